@@ -1,0 +1,1 @@
+"""Stackroom: sources over any vector store, searched within a scope."""

@@ -1,0 +1,111 @@
+"""What a value may be: the metadata values that filters compare and records hold, and strings that can be stored.
+
+This is the lowest module: filters, values at the door and records all judge by it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+
+Scalar: TypeAlias = str | int | float | bool
+MetadataValue: TypeAlias = Scalar | list[Scalar]
+
+INT_MIN, INT_MAX = -(2**63), 2**63 - 1
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def unstorable_at(text: str) -> int | None:
+    """Return the position of the first character that no record can hold: U+0000 or a lone surrogate."""
+    found = _UNSTORABLE.search(text)
+    return found.start() if found else None
+
+
+def plain(value: object) -> object:
+    """Return the Python value that a NumPy scalar holds; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def scalar_problem(value: object) -> str | None:
+    """Say why a plain Python value is no scalar of the metadata language, or None when it is one."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        at = unstorable_at(value)
+        return None if at is None else f"has NUL or a lone surrogate at position {at}"
+    if isinstance(value, int):
+        return None if INT_MIN <= value <= INT_MAX else "is an int beyond 64 bits"
+    if isinstance(value, float):
+        return None if math.isfinite(value) else "is NaN or infinite"
+    return f"is of type {type(value).__name__}, not a string, number or boolean"
+
+
+def metadata_problem(value: object) -> str | None:
+    """Say why a plain Python value (scalar, list or tuple) is no metadata value, or None when it is one."""
+    if not isinstance(value, list | tuple):
+        return scalar_problem(value)
+    for position, item in enumerate(value):
+        problem = scalar_problem(plain(item))
+        if problem is not None:
+            return f"holds an element (number {position}) that {problem}"
+    return None
+
+
+def _exact(value: Any) -> Scalar:  # noqa: ANN401 - called after scalar_problem has said None
+    """Return the value as exactly a str, bool, int or float, never a subclass of them."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    return int(value) if isinstance(value, int) else float(value)
+
+
+def metadata_copy(metadata: Mapping[str, object], error: type[Exception], what: str) -> dict[str, MetadataValue]:
+    """Return a checked copy of `metadata` with plain Python values; raise `error` naming the first bad key.
+
+    Tuples become lists, NumPy scalars the Python values they hold. The message names the key and the kind of its
+    value, never the value.
+    """
+    if not isinstance(metadata, Mapping):
+        raise error(f"{what} must be a mapping of strings to values, not {type(metadata).__name__}")
+    return {key: _metadata_value(key, value, error, what) for key, value in metadata.items()}
+
+
+def _metadata_value(key: object, raw: object, error: type[Exception], what: str) -> MetadataValue:
+    if not isinstance(key, str) or not key:
+        raise error(f"{what} has a key that is not a non-empty string (it is a {type(key).__name__})")
+    at = unstorable_at(key)
+    if at is not None:
+        raise error(f"{what} has a key with NUL or a lone surrogate at position {at}")
+    value = plain(raw)
+    problem = metadata_problem(value)
+    if problem is not None:
+        raise error(f"{what}: the value of {key!r} {problem}; store a string, number, boolean or a list of those")
+    return [_exact(plain(item)) for item in value] if isinstance(value, list | tuple) else _exact(value)
+
+
+def items_of(values: object, error: type[Exception], what: str) -> list[Any]:
+    """Return the items of any iterable but a bare str, bytes or mapping, which would be read letter by letter."""
+    if isinstance(values, str | bytes | bytearray | Mapping) or not isinstance(values, Iterable):
+        raise error(f"{what} must be a list of items, not {type(values).__name__}; put a single one in a list")
+    return list(values)
+
+
+class ReadOnly(dict[str, MetadataValue]):
+    """A dict that cannot be changed: what a frozen value shows of its metadata."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_args: object, **_kwargs: object) -> NoReturn:
+        raise TypeError("this metadata is read-only; copy it with dict(…) to change the copy")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse  # type: ignore[assignment]
+    clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[type[ReadOnly], tuple[dict[str, MetadataValue]]]:
+        return ReadOnly, (dict(self),)
