@@ -1,1 +1,76 @@
-"""Stackroom: sources over any vector store, searched within a scope."""
+"""Stackroom: sources over any vector store. A search reads only what its scope may see."""
+
+from stackroom._errors import (
+    CapabilityError,
+    Conflict,
+    EmbedderError,
+    EmbedderMismatch,
+    FilterError,
+    IndexingCancelled,
+    RankerError,
+    ScopeError,
+    SourceError,
+    StackroomError,
+    StoreError,
+    StoreUnavailable,
+    UnsupportedFilter,
+)
+from stackroom._fusion import RRF, Fusion, Weighted
+from stackroom._library import Library
+from stackroom._model import Answer, Hit, Indexed, Narrowing, Note, Page, Passage, Scope, Source, SourceInfo
+from stackroom._values import MetadataValue
+from stackroom.text import (
+    DocumentChunk,
+    PlacedTurn,
+    Quote,
+    Snippet,
+    Turn,
+    TurnChunk,
+    chunk_document,
+    chunk_turns,
+    find_quote,
+    lexical_tokens,
+    snippet_around,
+)
+
+__all__ = [
+    "RRF",
+    "Answer",
+    "CapabilityError",
+    "Conflict",
+    "DocumentChunk",
+    "EmbedderError",
+    "EmbedderMismatch",
+    "FilterError",
+    "Fusion",
+    "Hit",
+    "Indexed",
+    "IndexingCancelled",
+    "Library",
+    "MetadataValue",
+    "Narrowing",
+    "Note",
+    "Page",
+    "Passage",
+    "PlacedTurn",
+    "Quote",
+    "RankerError",
+    "Scope",
+    "ScopeError",
+    "Snippet",
+    "Source",
+    "SourceError",
+    "SourceInfo",
+    "StackroomError",
+    "StoreError",
+    "StoreUnavailable",
+    "Turn",
+    "TurnChunk",
+    "UnsupportedFilter",
+    "Weighted",
+    "chunk_document",
+    "chunk_turns",
+    "find_quote",
+    "lexical_tokens",
+    "snippet_around",
+]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -27,22 +27,37 @@ def unstorable_at(text: str) -> int | None:
 
 
 def plain(value: object) -> object:
-    """Return the Python value that a NumPy scalar holds; anything else as it is."""
-    return value.item() if isinstance(value, np.generic) else value
+    """Return exactly the str, bool, int or float that `value` holds, anything else as it is.
+
+    Subclasses and NumPy scalars give the value they hold; NumPy dates and durations hold none. Nothing that the
+    value's own class overrides is called.
+    """
+    kind = type(value)
+    known: Any = value  # from here on known by its type, which cannot lie as __class__ can
+    if issubclass(kind, str):
+        return str.__str__(known)
+    if issubclass(kind, int):
+        return known if kind is bool else int.__int__(known)
+    if issubclass(kind, float):
+        return float.__float__(known)
+    if issubclass(kind, (np.bool_, np.number)) and not issubclass(kind, np.timedelta64):
+        held = np.generic.item(known)
+        return held if type(held) in {bool, int, float} else value
+    return value
 
 
 def scalar_problem(value: object) -> str | None:
     """Say why a plain Python value is no scalar of the metadata language, or None when it is one."""
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, str):
-        at = unstorable_at(value)
+    kind = type(value)
+    known: Any = value  # as in plain
+    if issubclass(kind, str):
+        at = unstorable_at(known)
         return None if at is None else f"has NUL or a lone surrogate at position {at}"
-    if isinstance(value, int):
-        return None if INT_MIN <= value <= INT_MAX else "is an int beyond 64 bits"
-    if isinstance(value, float):
-        return None if math.isfinite(value) else "is NaN or infinite"
-    return f"is of type {type(value).__name__}, not a string, number or boolean"
+    if issubclass(kind, int):
+        return None if INT_MIN <= known <= INT_MAX else "is an int beyond 64 bits"
+    if issubclass(kind, float):
+        return None if math.isfinite(known) else "is NaN or infinite"
+    return f"is of type {kind.__name__}, not a string, number or boolean"
 
 
 def metadata_problem(value: object) -> str | None:
@@ -56,44 +71,50 @@ def metadata_problem(value: object) -> str | None:
     return None
 
 
-def _exact(value: Any) -> Scalar:  # noqa: ANN401 - called after scalar_problem has said None
-    """Return the value as exactly a str, bool, int or float, never a subclass of them."""
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return str.__str__(value)
-    return int(value) if isinstance(value, int) else float(value)
-
-
 def metadata_copy(metadata: Mapping[str, object], error: type[Exception], what: str) -> dict[str, MetadataValue]:
-    """Return a checked copy of `metadata` with plain Python values; raise `error` naming the first bad key.
+    """Return a checked copy of `metadata` with plain Python keys and values; raise `error` naming the first bad key.
 
     Tuples become lists, NumPy scalars the Python values they hold. The message names the key and the kind of its
     value, never the value.
     """
     if not isinstance(metadata, Mapping):
         raise error(f"{what} must be a mapping of strings to values, not {type(metadata).__name__}")
-    return {key: _metadata_value(key, value, error, what) for key, value in metadata.items()}
+    return dict(_metadata_item(key, value, error, what) for key, value in metadata.items())
 
 
-def _metadata_value(key: object, raw: object, error: type[Exception], what: str) -> MetadataValue:
+def _metadata_item(raw_key: object, raw: object, error: type[Exception], what: str) -> tuple[str, MetadataValue]:
+    key = plain(raw_key)
     if not isinstance(key, str) or not key:
         raise error(f"{what} has a key that is not a non-empty string (it is a {type(key).__name__})")
     at = unstorable_at(key)
     if at is not None:
         raise error(f"{what} has a key with NUL or a lone surrogate at position {at}")
-    value = plain(raw)
+    value: Any = plain(raw)
     problem = metadata_problem(value)
     if problem is not None:
         raise error(f"{what}: the value of {key!r} {problem}; store a string, number, boolean or a list of those")
-    return [_exact(plain(item)) for item in value] if isinstance(value, list | tuple) else _exact(value)
+    return key, _all_plain(value) if isinstance(value, list | tuple) else value
+
+
+def _all_plain(values: Iterable[Any]) -> list[Any]:
+    return [plain(value) for value in values]
 
 
 def items_of(values: object, error: type[Exception], what: str) -> list[Any]:
     """Return the items of any iterable but a bare str, bytes or mapping, which would be read letter by letter."""
-    if isinstance(values, str | bytes | bytearray | Mapping) or not isinstance(values, Iterable):
+    items = _iterator(values)
+    if items is None:
         raise error(f"{what} must be a list of items, not {type(values).__name__}; put a single one in a list")
-    return list(values)
+    return list(items)
+
+
+def _iterator(values: object) -> Iterator[Any] | None:
+    if isinstance(values, str | bytes | bytearray | Mapping) or not isinstance(values, Iterable):
+        return None
+    try:
+        return iter(values)
+    except TypeError:  # an array without dimensions has __iter__ and yet no items
+        return None
 
 
 class ReadOnly(dict[str, MetadataValue]):
@@ -104,8 +125,8 @@ class ReadOnly(dict[str, MetadataValue]):
     def _refuse(self, *_args: object, **_kwargs: object) -> NoReturn:
         raise TypeError("this metadata is read-only; copy it with dict(…) to change the copy")
 
-    __setitem__ = __delitem__ = __ior__ = _refuse  # type: ignore[assignment]
-    clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
 
     def __reduce__(self) -> tuple[type[ReadOnly], tuple[dict[str, MetadataValue]]]:
         return ReadOnly, (dict(self),)

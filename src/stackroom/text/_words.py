@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+
+from stackroom.text._arguments import require_text
+
+# In a str \w is exactly the categories L and N and the low line: tests/text/test_text_words.py looks at them all.
+LETTERS_AND_DIGITS = re.compile(r"[^\W_]+")
 
 
 def is_blank(text: str) -> bool:
-    """Tell whether a text holds nothing but white space, control and format characters (Cc, Cf)."""
-    return not text or all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in text)
+    """Tell whether a text holds nothing but white space, control and format characters (Cc, Cf).
 
-
-def is_letter_or_digit(char: str) -> bool:
-    """Tell whether a character's Unicode general category begins with L or N."""
-    return unicodedata.category(char)[0] in "LN"
+    A TypeError says that `text` is no str.
+    """
+    require_text("text", text)
+    if not text or text.isspace():
+        return True
+    return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in text)
 
 
 def lexical_tokens(text: str) -> list[str]:
@@ -20,7 +27,5 @@ def lexical_tokens(text: str) -> list[str]:
 
     Nothing else happens: no normalisation, folding, stemming or stop words. A TypeError says that `text` is no str.
     """
-    if not isinstance(text, str):
-        raise TypeError(f"text must be a str, not {type(text).__name__}")
-    spaced = "".join(char if is_letter_or_digit(char) else " " for char in text.lower())
-    return [word for word in spaced.split(" ") if word]
+    require_text("text", text)
+    return LETTERS_AND_DIGITS.findall(text.lower())

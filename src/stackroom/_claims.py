@@ -1,0 +1,99 @@
+"""Sources that are being embedded in this process, and the removals that must not be undone by them.
+
+A version that replaces another is told by the store's versions when it comes too late. A first version replaces
+nothing, so within a process its writer holds a claim, and a removal revokes the claims on what it removed.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from stackroom._errors import Conflict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stackroom.stores import VectorStore
+
+
+@dataclass(slots=True, eq=False)
+class Claim:
+    """One writer's work on one source, from its look at the old version to the end of its write."""
+
+    tenant_id: str
+    source_id: str
+    is_revoked: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Claims:
+    """The claims on one collection. Writes of a tenant share; a removal there runs alone. Tenants never wait."""
+
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+    _held: set[Claim] = field(default_factory=set)
+    _writing: dict[str, int] = field(default_factory=dict)
+    _removing: set[str] = field(default_factory=set)
+
+    @contextmanager
+    def claim(self, tenant_id: str, source_id: str) -> Iterator[Claim]:
+        """Hold a claim on a source while its new version is prepared and written."""
+        held = Claim(tenant_id, source_id)
+        with self._changed:
+            self._held.add(held)
+        try:
+            yield held
+        finally:
+            with self._changed:
+                self._held.discard(held)
+
+    @contextmanager
+    def writing(self, claim: Claim) -> Iterator[None]:
+        """Write what was claimed; Conflict when a removal of it has returned since the claim began."""
+        with self._changed:
+            self._changed.wait_for(lambda: claim.tenant_id not in self._removing)
+            if claim.is_revoked:
+                raise Conflict("this source was removed while its new version was being embedded; nothing was written")
+            self._writing[claim.tenant_id] = self._writing.get(claim.tenant_id, 0) + 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._writing[claim.tenant_id] -= 1
+                if not self._writing[claim.tenant_id]:
+                    del self._writing[claim.tenant_id]
+                self._changed.notify_all()
+
+    @contextmanager
+    def removing(self, tenant_id: str, source_id: str | None = None) -> Iterator[None]:
+        """Remove a source (or the whole tenant) while no write of the tenant runs, then revoke the claims on it."""
+        with self._changed:
+            self._changed.wait_for(lambda: tenant_id not in self._removing)
+            self._removing.add(tenant_id)
+            self._changed.wait_for(lambda: tenant_id not in self._writing)
+        try:
+            yield
+        finally:
+            with self._changed:
+                for claim in self._held:
+                    if claim.tenant_id == tenant_id and source_id in (None, claim.source_id):
+                        claim.is_revoked = True
+                self._removing.discard(tenant_id)
+                self._changed.notify_all()
+
+
+_registry: weakref.WeakKeyDictionary[VectorStore, dict[str, Claims]] = weakref.WeakKeyDictionary()
+_registry_lock = threading.Lock()
+
+
+def claims_of(store: VectorStore, collection: str) -> Claims:
+    """Return the claims that all Libraries of this process share over one collection of one store object."""
+    with _registry_lock:
+        try:
+            of_store = _registry.setdefault(store, {})
+        except TypeError:  # a store that cannot be hashed or weakly referenced: each Library keeps its own
+            return Claims()
+        return of_store.setdefault(collection, Claims())

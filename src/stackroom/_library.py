@@ -1,0 +1,447 @@
+"""Library: the object that users hold. It writes, re-scopes, removes, lists and searches a collection's sources."""
+
+from __future__ import annotations
+
+import enum
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
+
+import numpy as np
+
+from stackroom import _keys as keys
+from stackroom._claims import Claim, claims_of
+from stackroom._errors import Conflict, EmbedderMismatch, ScopeError, SourceError
+from stackroom._filters import And, Eq, Exists, Filter, Range
+from stackroom._fusion import RRF, Fusion, check_fusion
+from stackroom._model import (
+    Answer,
+    Hit,
+    Indexed,
+    Mode,
+    Narrowing,
+    Page,
+    Scope,
+    Source,
+    SourceInfo,
+    Tier,
+    folder_of,
+    groups_of,
+    name_of,
+    names_of,
+    title_of,
+)
+from stackroom._reading import Reading, cursor_after, listing_of, place_of
+from stackroom._records import records_of
+from stackroom._scoping import branches_of, check_scope, condition, microseconds
+from stackroom._search import Notes, Search, SideBySide, Wish, check_capabilities, check_number, finished
+from stackroom.embedders import Embedder, Fingerprint, LocalEmbedder
+from stackroom.embedders._door import check_embedder, embed_in_batches, embed_passages, embed_query
+from stackroom.stores import CollectionSpec, VectorStore
+from stackroom.text import is_blank, query_terms
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from types import TracebackType
+
+    from numpy.typing import NDArray
+
+    from stackroom._values import MetadataValue
+
+SAME_MODEL: Final = 0.99
+"""The lowest cosine between a stored vector and a new one that passes for the same model."""
+
+
+class Unset(enum.Enum):
+    """What an argument holds that was not given, where None says something."""
+
+    UNSET = enum.auto()
+
+
+UNSET: Final = Unset.UNSET
+
+
+def utc_now() -> datetime:
+    """Return the time, aware, in UTC."""
+    return datetime.now(UTC)
+
+
+class Library:
+    """The sources of one collection of one store, embedded by one embedder.
+
+    Makes the collection when the store has none. EmbedderMismatch when it belongs to another embedder, EmbedderError
+    when the embedder cannot be one, ValueError for `batch_size` (texts a call, an int of at least 1) and `fusion`.
+    `clock` answers an aware datetime; nothing else tells time. Every method may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        store: VectorStore,
+        collection: str,
+        embedder: Embedder,
+        *,
+        batch_size: int = 64,
+        fusion: Fusion = RRF(k=60),
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise ValueError("batch_size must be an int of at least 1")
+        self._limits = check_embedder(embedder)
+        self._fusion = check_fusion(fusion)
+        self._store = store
+        self._collection = collection
+        self._embedder = embedder
+        self._batch_size = batch_size
+        self._clock = clock
+        self._reading = Reading(store, collection)
+        self._side_by_side = SideBySide()
+        self._owns_store = False
+        self._belong_together()
+        self._claims = claims_of(store, collection)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        embedder: Embedder | None = None,
+        collection: str = "library",
+        verify_embedder: bool = False,
+        batch_size: int = 64,
+        fusion: Fusion = RRF(k=60),
+        clock: Callable[[], datetime] = utc_now,
+        **options: Any,
+    ) -> Self:
+        """Open the library in a directory, made when missing; without an embedder, the default local one.
+
+        `options` are those of EmbeddedStore. With `verify_embedder`, a few stored passages are embedded again to see
+        that the model is the same. StoreError when the directory is something else or of a newer format.
+        """
+        from stackroom.stores.embedded import EmbeddedStore
+
+        store = EmbeddedStore(path, **options)
+        try:
+            library = cls(
+                store,
+                collection,
+                LocalEmbedder() if embedder is None else embedder,
+                batch_size=batch_size,
+                fusion=fusion,
+                clock=clock,
+            )
+            library._owns_store = True
+            if verify_embedder:
+                library.verify_embedder()
+        except BaseException:
+            store.close()
+            raise
+        return library
+
+    def close(self) -> None:
+        """Give back what this Library opened: a store that `open` made, no other. Twice is fine."""
+        self._side_by_side.close()
+        if self._owns_store:
+            self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Writing
+
+    def index_source(self, source: Source) -> Indexed:
+        """Replace a source whole: the old version stands until the new one is complete, for every reader.
+
+        Vectors of passages whose text comes again are reused, the others embedded, before anything is written.
+        EmbedderError when an answer is no vector, Conflict when somebody else wrote the source meanwhile; in either
+        case, and whatever else fails, the old version is as it was. Without passages it is a removal.
+        """
+        if not isinstance(source, Source):
+            raise SourceError(f"index_source takes a Source, not {type(source).__name__}")
+        if not source.passages:
+            return Indexed(0, self.remove_source(source.source_id, tenant_id=source.tenant_id), 0, 0)
+        with self._claims.claim(source.tenant_id, source.source_id) as claim:
+            return self._index(source, claim)
+
+    def set_source_scope(
+        self,
+        source_id: str,
+        *,
+        tenant_id: str,
+        acl_groups: Iterable[str] | Unset = UNSET,
+        folder_id: str | Unset | None = UNSET,
+        tags: Iterable[str] | Unset = UNSET,
+        title: str | Unset | None = UNSET,
+    ) -> int:
+        """Change what is given of a source, for all its passages at once; answer how many passages it has.
+
+        folder_id None and title None (or blank) take them out. Nothing is embedded. An unknown source, or nothing
+        given: 0. ScopeError for the tenant and the groups, SourceError for all else.
+        """
+        where = self._of_source(tenant_id, source_id)
+        patch: dict[str, MetadataValue | None] = {}
+        if acl_groups is not UNSET:
+            patch[keys.GROUPS] = list(groups_of(acl_groups))
+        if folder_id is not UNSET:
+            patch[keys.FOLDER] = folder_of(folder_id)
+        if tags is not UNSET:
+            patch[keys.TAGS] = list(names_of(tags, SourceError, "tags"))
+        if title is not UNSET:
+            patch[keys.TITLE] = title_of(title)
+        if not patch:
+            return 0
+        patch[keys.UPDATED] = self._now()
+        return self._store.update(self._collection, patch, where=where)
+
+    def remove_source(self, source_id: str, *, tenant_id: str) -> int:
+        """Remove a source of a tenant; answer how many passages went (0 for an unknown one)."""
+        where = self._of_source(tenant_id, source_id)
+        with self._claims.removing(tenant_id, source_id):
+            return self._store.delete(self._collection, where=where)
+
+    def remove_tenant(self, tenant_id: str) -> int:
+        """Remove all sources of a tenant; answer how many passages went."""
+        where = Eq(keys.TENANT, name_of(tenant_id, ScopeError, "tenant_id"))
+        with self._claims.removing(tenant_id):
+            return self._store.delete(self._collection, where=where)
+
+    def sweep(self) -> int:
+        """Delete the expired sources of all tenants; answer how many passages went. Reads hide them at once."""
+        return self._store.delete(self._collection, where=Range(keys.EXPIRES, lte=self._now()))
+
+    # Searching
+
+    def search(
+        self,
+        text: str,
+        *,
+        scope: Scope,
+        mode: Mode = "hybrid",
+        top_k: int = 10,
+        kinds: Iterable[str] | None = None,
+        folder_id: str | None = None,
+        folder_ids: Iterable[str] | None = None,
+        tags: Iterable[str] | None = None,
+        source_ids: Iterable[str] | None = None,
+        tiers: Iterable[Tier] | None = None,
+        where: Filter | Mapping[str, Any] | None = None,
+        any_of: Sequence[Narrowing | Mapping[str, Any]] | None = None,
+        match: Literal["any", "all"] = "any",
+        prefix: bool = False,
+        min_score: float | None = None,
+        fusion: Fusion | None = None,
+    ) -> Answer:
+        """Return the best `top_k` (1…10,000) passages in scope: by words, by meaning, or by both.
+
+        Narrowings only take away. A lexical search embeds nothing; the others embed the text once. If k passages in
+        scope match, k are answered; an answer that may be short says so (`complete`, `notes`). A ValueError names the
+        argument that is wrong; CapabilityError and UnsupportedFilter say that the store cannot do what is asked.
+        """
+        wish = Wish(text, mode, top_k, match, prefix, min_score, self._fusion if fusion is None else fusion)
+        check_scope(scope)
+        own = Narrowing(kinds, folder_id, folder_ids, tags, source_ids, tiers, where)
+        within = condition(scope, branches_of(own, any_of), self._clock())
+        if is_blank(text):
+            return finished((), mode, [Notes.of("empty_query")])
+        if within is None:
+            return finished((), mode, ())
+        return self._search(wish, within)
+
+    # Reading
+
+    def sources(
+        self,
+        *,
+        scope: Scope,
+        kinds: Iterable[str] | None = None,
+        folder_id: str | None = None,
+        folder_ids: Iterable[str] | None = None,
+        tags: Iterable[str] | None = None,
+        source_ids: Iterable[str] | None = None,
+        tiers: Iterable[Tier] | None = None,
+        where: Filter | Mapping[str, Any] | None = None,
+        after: str | None = None,
+        limit: int = 100,
+    ) -> Page[SourceInfo]:
+        """Return a page of the sources in scope, ordered by source id; `after` takes a page's `next`.
+
+        With `where`, a source is listed when one of its passages matches. A cursor that no page of this scope and
+        narrowing gave, and a `limit` that is no int of 1…10,000, are ValueErrors.
+        """
+        check_number(limit, "limit")
+        narrowing = Narrowing(kinds, folder_id, folder_ids, tags, source_ids, tiers, where)
+        within = condition(check_scope(scope), [narrowing], self._clock())
+        listing = listing_of(self._collection, scope, narrowing)
+        place = place_of(after, listing)
+        if within is None:
+            return Page(())
+        found, following = self._reading.sources(
+            within, scope.tenant_id, place, limit, judges_passages=narrowing.where is not None
+        )
+        return Page(tuple(found), None if following is None else cursor_after(following, listing))
+
+    def source(self, source_id: str, *, scope: Scope) -> SourceInfo | None:
+        """Return a source in scope; None alike for what is absent and what is not visible."""
+        return self._reading.source(self._visible(source_id, scope))
+
+    def passages(self, source_id: str, *, scope: Scope) -> list[Hit]:
+        """Return the passages of a source in scope, in order, with score 0.0; [] for what is not there."""
+        return self._reading.passages(self._visible(source_id, scope))
+
+    def count(
+        self,
+        *,
+        scope: Scope,
+        kinds: Iterable[str] | None = None,
+        folder_id: str | None = None,
+        folder_ids: Iterable[str] | None = None,
+        tags: Iterable[str] | None = None,
+        source_ids: Iterable[str] | None = None,
+        tiers: Iterable[Tier] | None = None,
+        where: Filter | Mapping[str, Any] | None = None,
+    ) -> int:
+        """Return how many passages in scope the narrowing keeps."""
+        narrowing = Narrowing(kinds, folder_id, folder_ids, tags, source_ids, tiers, where)
+        within = condition(check_scope(scope), [narrowing], self._clock())
+        return 0 if within is None else self._store.count(self._collection, where=within)
+
+    def verify_embedder(self, *, sample: int = 3) -> float:
+        """Embed up to `sample` stored passages of one tenant again; return the lowest cosine to the stored vectors.
+
+        EmbedderMismatch (problem "vectors") when it is below 0.99; 1.0 when nothing is stored.
+        """
+        if isinstance(sample, bool) or not isinstance(sample, int) or sample < 1:
+            raise ValueError("sample must be an int of at least 1")
+        page = self._store.scan(self._collection, where=Exists(keys.TENANT), limit=sample, vectors=True)
+        taken = [record for record in page if record.tenant_id == page[0].tenant_id]
+        if not taken:
+            return 1.0
+        texts = [record.text for record in taken]
+        new = embed_passages(self._embedder, texts, self._limits.fingerprint.dimension)
+        lowest = min(_cosine(vector, record.vector) for vector, record in zip(new, taken, strict=True))
+        if lowest < SAME_MODEL:
+            raise EmbedderMismatch(
+                f"the embedder has the collection's fingerprint {self._limits.fingerprint}, yet its vectors differ "
+                f"(lowest cosine {lowest:.4f}); use the model that the library was made with, or reembed",
+                stored=self._limits.fingerprint,
+                given=self._limits.fingerprint,
+                problem="vectors",
+            )
+        return lowest
+
+    # Inside
+
+    def _belong_together(self) -> None:
+        """Make the collection, or see that it belongs to this embedder."""
+        given = self._limits.fingerprint
+        if self._store.collection(self._collection) is None:
+            with suppress(Conflict):  # somebody else may make it just now: whose it is, is seen below
+                self._store.create_collection(self._collection, CollectionSpec(given.dimension, str(given)))
+        self._check_fingerprint()
+
+    def _check_fingerprint(self) -> None:
+        spec = self._store.collection(self._collection)
+        given = self._limits.fingerprint
+        if spec is None or spec.fingerprint == str(given):
+            return
+        stored = Fingerprint.parse(spec.fingerprint)
+        raise EmbedderMismatch(
+            f"collection {self._collection!r} belongs to embedder {stored}, not to {given}: open it with that one, "
+            "or move it to the new one with stackroom.indexing.reembed",
+            stored=stored,
+            given=given,
+            problem="dimension" if stored.dimension != given.dimension else "id",
+        )
+
+    @contextmanager
+    def _telling_mismatch(self) -> Iterator[None]:
+        """Say EmbedderMismatch instead of Conflict when the collection has moved to another embedder."""
+        try:
+            yield
+        except Conflict:
+            self._check_fingerprint()
+            raise
+
+    def _index(self, source: Source, claim: Claim) -> Indexed:
+        self._check_fingerprint()
+        texts = {passage.text for passage in source.passages}
+        versions: set[int] = set()
+        created_at: int | None = None
+        kept: dict[str, NDArray[np.float32]] = {}
+        for record in self._reading.records(self._of_source(source.tenant_id, source.source_id), vectors=True):
+            versions.add(record.version or 0)
+            created_at = record.metadata.get(keys.CREATED, created_at)  # type: ignore[assignment] # an int, ours
+            if record.text in texts and record.vector is not None:
+                kept[record.text] = record.vector
+        fresh = [passage.text for passage in source.passages if passage.text not in kept]
+        embedded = iter(embed_in_batches(self._embedder, self._limits, fresh, self._batch_size))
+        vectors = [kept[passage.text] if passage.text in kept else next(embedded) for passage in source.passages]
+        now = self._now()
+        records = records_of(source, vectors, created_at=now if created_at is None else created_at, updated_at=now)
+        with self._claims.writing(claim), self._telling_mismatch():
+            replaced = self._store.replace(
+                self._collection,
+                records,
+                where=self._of_source(source.tenant_id, source.source_id),
+                expect=versions,
+                fingerprint=str(self._limits.fingerprint),
+            )
+        return Indexed(len(records), replaced, len(fresh), len(records) - len(fresh))
+
+    def _search(self, wish: Wish, within: Filter) -> Answer:
+        uses_lexical = check_capabilities(self._store, wish, within)
+        has_words = bool(query_terms(wish.text))
+        if wish.mode == "lexical" and not has_words:
+            return finished((), wish.mode, [Notes.of("no_words")])
+        vector = None
+        if wish.mode != "lexical":
+            vector = embed_query(self._embedder, wish.text, self._limits.fingerprint.dimension)
+        search = Search(
+            store=self._store,
+            collection=self._collection,
+            fingerprint=str(self._limits.fingerprint),
+            side_by_side=self._side_by_side,
+            wish=wish,
+            where=within,
+            vector=vector,
+            has_words=has_words and uses_lexical,
+        )
+        for code in self._standing_notes(wish, has_words=has_words, uses_lexical=uses_lexical):
+            search.note(Notes.of(code))
+        with self._telling_mismatch():
+            return search.answer()
+
+    def _standing_notes(self, wish: Wish, *, has_words: bool, uses_lexical: bool) -> Iterator[str]:
+        longest = self._limits.max_input_chars
+        if wish.mode != "lexical" and longest is not None and len(wish.text) > longest:
+            yield "clipped_query"
+        if wish.mode == "hybrid" and not uses_lexical:
+            yield "no_lexical_leg"
+        elif wish.mode == "hybrid" and not has_words:
+            yield "no_words"
+
+    def _of_source(self, tenant_id: str, source_id: str) -> Filter:
+        return And(
+            Eq(keys.TENANT, name_of(tenant_id, ScopeError, "tenant_id")),
+            Eq(keys.SOURCE, name_of(source_id, SourceError, "source_id")),
+        )
+
+    def _visible(self, source_id: str, scope: Scope) -> Filter:
+        named = Eq(keys.SOURCE, name_of(source_id, SourceError, "source_id"))
+        within = condition(check_scope(scope), [Narrowing()], self._clock())
+        return named if within is None else And(within, named)
+
+    def _now(self) -> int:
+        return microseconds(self._clock())
+
+
+def _cosine(left: NDArray[np.float32], right: NDArray[np.float32] | None) -> float:
+    if right is None:
+        return -1.0
+    one, other = left.astype(np.float64), right.astype(np.float64)
+    return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))

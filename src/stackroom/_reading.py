@@ -1,0 +1,107 @@
+"""Listings: sources page by page, one source, its passages. What is not visible looks like what does not exist."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final
+
+from stackroom import _keys as keys
+from stackroom._filters import And, Eq, Filter, as_dict
+from stackroom._fusion import Candidate
+from stackroom._records import hit_of, info_of
+from stackroom.stores import Cursor, Record, VectorStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stackroom._model import Hit, Narrowing, Scope, SourceInfo
+
+_RECORDS_AT_A_TIME: Final = 1000
+_ATTEMPTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Reads one collection of a store within conditions that stand."""
+
+    store: VectorStore
+    collection: str
+
+    def records(self, where: Filter, *, vectors: bool = False, after: Cursor | None = None) -> Iterator[Record]:
+        """Yield all matching records in order, page by page."""
+        while True:
+            page = self.store.scan(self.collection, where=where, after=after, limit=_RECORDS_AT_A_TIME, vectors=vectors)
+            yield from page
+            after = page.next
+            if after is None:
+                return
+
+    def passages(self, where: Filter) -> list[Hit]:
+        """Return the passages of the one source that matches, all of one version, in order."""
+        for _ in range(_ATTEMPTS):
+            found = list(self.records(where))
+            if len({record.version for record in found}) <= 1:
+                break
+        last = found[-1].version if found else None
+        return [hit_of(Candidate(record), 0.0) for record in found if record.version == last]
+
+    def source(self, where: Filter) -> SourceInfo | None:
+        """Return the one source that matches, or None."""
+        for record in self.store.scan(self.collection, where=where, limit=1):
+            return info_of(record)
+        return None
+
+    def sources(
+        self, where: Filter, tenant_id: str, after: str | None, limit: int, *, judges_passages: bool
+    ) -> tuple[list[SourceInfo], str | None]:
+        """Return up to `limit` sources behind source id `after`, and the id to go on behind, or None.
+
+        A source is found by its first passage, or, when the filter judges passages, by any that matches.
+        """
+        wanted = where if judges_passages else And(where, Eq(keys.INDEX, 0))
+        found: dict[str, Record] = {}
+        place = None if after is None else Cursor(tenant_id, after, keys.MAX_INDEX)
+        while len(found) <= limit:
+            page = self.store.scan(self.collection, where=wanted, after=place, limit=limit + 1)
+            for record in page:
+                found.setdefault(record.source_id, record)
+            if page.next is None:
+                break
+            place = Cursor(tenant_id, page[-1].source_id, keys.MAX_INDEX)
+        listed = list(found.values())
+        following = listed[limit - 1].source_id if len(listed) > limit else None
+        return [info_of(record) for record in listed[:limit]], following
+
+
+def cursor_after(source_id: str, listing: str) -> str:
+    """Return the cursor that goes on behind a source in one listing (`listing_of`)."""
+    seal = _seal(source_id, listing)
+    return base64.urlsafe_b64encode(json.dumps([source_id, seal]).encode()).decode()
+
+
+def place_of(cursor: object, listing: str) -> str | None:
+    """Return the source id that a cursor of this listing goes on behind; a ValueError for any other cursor."""
+    if cursor is None:
+        return None
+    try:
+        source_id, seal = json.loads(base64.urlsafe_b64decode(str(cursor).encode()))
+        if isinstance(cursor, str) and isinstance(source_id, str) and seal == _seal(source_id, listing):
+            return source_id
+    except (ValueError, TypeError, binascii.Error):
+        pass
+    raise ValueError("this cursor comes from no page of this scope and narrowing; begin again without after") from None
+
+
+def listing_of(collection: str, scope: Scope, narrowing: Narrowing) -> str:
+    """Return what a cursor belongs to: the collection, the scope (its groups in any order), the narrowing."""
+    narrowed = [getattr(narrowing, field.name) for field in fields(narrowing)]
+    where = None if narrowing.where is None else as_dict(narrowing.where)
+    return json.dumps([collection, scope.tenant_id, sorted(scope.acl_groups), narrowed[:-1], where])
+
+
+def _seal(source_id: str, listing: str) -> str:
+    return hashlib.blake2b(json.dumps([source_id, listing]).encode(), digest_size=16).hexdigest()

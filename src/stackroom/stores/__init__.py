@@ -1,0 +1,31 @@
+"""The stores that ship, and what a store is."""
+
+from stackroom.stores._protocol import (
+    Capabilities,
+    CollectionSpec,
+    Cursor,
+    LexicalQuery,
+    Match,
+    Matches,
+    Page,
+    Record,
+    Support,
+    VectorStore,
+)
+from stackroom.stores.embedded import EmbeddedStore
+from stackroom.stores.memory import MemoryStore
+
+__all__ = [
+    "Capabilities",
+    "CollectionSpec",
+    "Cursor",
+    "EmbeddedStore",
+    "LexicalQuery",
+    "Match",
+    "Matches",
+    "MemoryStore",
+    "Page",
+    "Record",
+    "Support",
+    "VectorStore",
+]

@@ -1,0 +1,71 @@
+"""Cosine by definition, and the total order of matches: one road for every store that ranks in Python.
+
+The same vector gives the same score bit for bit wherever it is stored: sums run along each row on its own, never in a
+matrix product whose blocks depend on where a row lies.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+_SLICE = 4096
+"""Rows that are widened to float64 at a time: bounds memory."""
+
+
+def power_scaled(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return rows, shape (n, dimension), divided by a power of two each, so that their largest number is in [0.5, 1).
+
+    Cosines do not change by a bit, and no sum of squares overflows or vanishes in float32.
+    """
+    _, exponents = np.frexp(np.abs(vectors).max(axis=1, initial=0.0))
+    return np.asarray(np.ldexp(vectors, -exponents[:, None]), dtype=np.float32)
+
+
+def row_norms(rows: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the Euclidean length of each row, in float64."""
+    norms = np.empty(len(rows), dtype=np.float64)
+    for start in range(0, len(rows), _SLICE):
+        wide = rows[start : start + _SLICE].astype(np.float64)
+        norms[start : start + _SLICE] = np.sqrt(np.add.reduce(wide * wide, axis=1))
+    return norms
+
+
+def unit(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a vector that is not all zeros at length 1, whatever its own length."""
+    _, exponent = np.frexp(np.abs(vector).max())
+    scaled = np.ldexp(vector, -exponent)
+    length = np.sqrt(np.add.reduce(scaled * scaled))
+    return np.asarray(scaled / length, dtype=np.float64)
+
+
+def cosines(rows: NDArray[np.float32], norms: NDArray[np.float64], query: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the cosine of each row, shape (n, dimension), to a `query` of length 1: float64 in [−1, 1]."""
+    scores = np.empty(len(rows), dtype=np.float64)
+    for start in range(0, len(rows), _SLICE):
+        wide = rows[start : start + _SLICE].astype(np.float64)
+        scores[start : start + _SLICE] = np.add.reduce(wide * query, axis=1)
+    return np.clip(scores / norms, -1.0, 1.0)
+
+
+def best(scores: NDArray[np.float64], limit: int, tie_key: Callable[[int], tuple[str, str]]) -> list[int]:
+    """Return the positions of the `limit` best scores: score down, then `tie_key` (id, tenant) up. Ties are exact."""
+    if limit < len(scores):
+        cut = np.partition(scores, len(scores) - limit)[len(scores) - limit]
+        kept = np.flatnonzero(scores >= cut)
+    else:
+        kept = np.arange(len(scores))
+    return ordered(kept.tolist(), scores, tie_key)[:limit]
+
+
+def ordered(
+    positions: Sequence[int], scores: NDArray[np.float64], tie_key: Callable[[int], tuple[str, str]]
+) -> list[int]:
+    """Return positions in the total order: score down, then `tie_key` up."""
+    return sorted(positions, key=lambda position: (-float(scores[position]), tie_key(position)))

@@ -1,0 +1,270 @@
+"""The library's directory: which collections there are, in which generation, and the lock over all of it.
+
+``library.toml`` is replaced whole, never changed in place; a call looks whether it is still the file it knew. The lock
+is a write transaction on ``ledger.db``, which also counts the shards ever made, so that no version comes twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sqlite3
+import threading
+import tomllib
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from stackroom._errors import Conflict, StoreError, StoreUnavailable, UnknownCollection
+from stackroom.stores._protocol import CollectionSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+FORMAT: Final = 1
+"""The format that this code writes. It reads this one and refuses newer ones."""
+
+LOCK_SECONDS: Final = 30.0
+"""How long a write waits for another writer before it gives up."""
+
+_TOML: Final = "library.toml"
+_LEDGER: Final = "ledger.db"
+_BEGUN: Final = re.compile(r"ledger\.db(-wal|-shm|-journal)?|library\.toml\.new")
+_HEADER: Final = "# The register of a Stackroom library. Stackroom keeps it; change nothing here by hand.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A collection as the register names it: what it holds, and the directory of its shards."""
+
+    spec: CollectionSpec
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """What ``library.toml`` says. `last_generation` is the highest number ever given; none is given twice."""
+
+    collections: Mapping[str, Entry] = field(default_factory=dict)
+    last_generation: int = 0
+
+    def entry(self, name: str) -> Entry:
+        """Return a collection's entry; StoreError (a LookupError) when there is none."""
+        if name not in self.collections:
+            raise UnknownCollection(name)
+        return self.collections[name]
+
+    def with_collection(self, name: str, spec: CollectionSpec) -> Register:
+        """Return the register with one more collection, in a generation of its own."""
+        generation = self.last_generation + 1
+        return Register({**self.collections, name: Entry(spec, generation)}, generation)
+
+    def without(self, name: str) -> Register:
+        """Return the register without a collection."""
+        kept = {other: entry for other, entry in self.collections.items() if other != name}
+        return Register(kept, self.last_generation)
+
+    def moved(self, side: str, name: str) -> Register:
+        """Return the register in which the collection `side` has the name `name`, and no other."""
+        return Register({**self.without(side).collections, name: self.entry(side)}, self.last_generation)
+
+
+@contextmanager
+def database_errors() -> Iterator[None]:
+    """Say StoreUnavailable for what SQLite or the file system refuses: a full disk, no permission, a held lock."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreUnavailable(_advice(error)) from error
+    except OSError as error:
+        raise StoreUnavailable(
+            f"the library's directory cannot be used ({error.strerror or type(error).__name__})"
+        ) from error
+
+
+def _advice(error: sqlite3.Error) -> str:
+    name = getattr(error, "sqlite_errorname", None) or type(error).__name__
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return f"another writer has held this tenant's shard for more than {LOCK_SECONDS:g} s; try again"
+    if name.startswith("SQLITE_FULL"):
+        return "the disk is full: nothing was changed; make room and try again"
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
+        return "the library's directory cannot be written (read-only, or no permission); nothing was changed"
+    return f"the library's database refused the call ({name}: {error}); nothing was changed"
+
+
+class Directory:
+    """A library's directory, made when it is missing or empty. StoreError when it is something else."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).absolute()
+        self._mutex = threading.RLock()
+        self._register_lock = threading.Lock()
+        self._seen: tuple[int, int, int] | None = None
+        self._register = Register()
+        with database_errors():
+            self._check()
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._ledger = sqlite3.connect(
+                self.path / _LEDGER, isolation_level=None, check_same_thread=False, timeout=LOCK_SECONDS
+            )
+        try:
+            with self.locked():
+                if not (self.path / _TOML).exists():
+                    self._write(Register())
+                self.sweep()
+        except BaseException:
+            self._ledger.close()
+            raise
+
+    def _check(self) -> None:
+        """Look before anything is touched: a library, an empty place, or a refusal that says what it is."""
+        if not self.path.exists():
+            return
+        if not self.path.is_dir():
+            raise StoreError("the path given is a file; a library is a directory: name a new or an empty one")
+        if (self.path / _TOML).exists():
+            self.register()
+        elif any(not _BEGUN.fullmatch(entry.name) for entry in self.path.iterdir()):
+            raise StoreError(
+                f"this directory is not empty and no Stackroom library (it has no {_TOML}); nothing was touched: "
+                "name a new or an empty directory"
+            )
+
+    def register(self) -> Register:
+        """Return what ``library.toml`` says now; it is read again only when it is another file."""
+        with database_errors():
+            status = (self.path / _TOML).stat()
+            seen = (status.st_mtime_ns, status.st_ino, status.st_size)
+            with self._register_lock:
+                if seen != self._seen:
+                    self._register = _parsed((self.path / _TOML).read_text(encoding="utf-8"))
+                    self._seen = seen
+                return self._register
+
+    @contextmanager
+    def locked(self) -> Iterator[sqlite3.Connection]:
+        """Hold the lock over the whole directory, against other threads and other processes."""
+        with self._mutex, database_errors():
+            self._ledger.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._ledger
+            except BaseException:
+                self._ledger.execute("ROLLBACK")
+                raise
+            self._ledger.execute("COMMIT")
+
+    def create(self, name: str, spec: CollectionSpec) -> None:
+        """Make a collection, or find an equal one; Conflict when it is there with another spec."""
+        there = self.register().collections.get(name)
+        if there is None:
+            with self.locked():
+                there = self.register().collections.get(name)
+                if there is None:
+                    self._write(self.register().with_collection(name, spec))
+                    return
+        if there.spec != spec:
+            raise Conflict(f"collection {name!r} exists with another dimension or fingerprint; choose another name")
+
+    def rewrite(self, register: Register) -> None:
+        """Replace the register whole. Call it while locked; then let the shards go that it no longer names, and sweep."""
+        self._write(register)
+
+    def next_shard_number(self, ledger: sqlite3.Connection) -> int:
+        """Return a number that no shard of this library ever had. Call it while locked."""
+        ledger.execute("CREATE TABLE IF NOT EXISTS shard (number INTEGER PRIMARY KEY AUTOINCREMENT)")
+        number = ledger.execute("INSERT INTO shard DEFAULT VALUES").lastrowid
+        ledger.execute("DELETE FROM shard")
+        return int(number or 0)
+
+    def generation_path(self, generation: int) -> Path:
+        """Return the directory of a generation's shards; it need not exist."""
+        return self.path / str(generation)
+
+    def remove(self, shard: Path) -> None:
+        """Take a shard's directory away at once for everybody, then erase it. Call it while locked."""
+        with database_errors():
+            gone = shard.with_name(f".removed-{shard.name}")
+            shutil.rmtree(gone, ignore_errors=True)
+            if shard.exists():
+                shard.rename(gone)
+                shutil.rmtree(gone)
+
+    def sweep(self) -> None:
+        """Erase what nothing names any more: generations and shards that a swap, a drop or a crash has left."""
+        live = {str(entry.generation) for entry in self.register().collections.values()}
+        for path in self.path.iterdir():
+            if path.name.isdecimal() and path.name not in live:
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name in live:
+                for left in path.glob(".removed-*"):
+                    shutil.rmtree(left, ignore_errors=True)
+
+    def close(self) -> None:
+        """Close the ledger."""
+        with self._mutex:
+            self._ledger.close()
+
+    def _write(self, register: Register) -> None:
+        fresh = self.path / f"{_TOML}.new"
+        with fresh.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(_written(register))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self.path / _TOML)
+        sync_directory(self.path)
+
+
+def sync_directory(path: Path) -> None:
+    """Make a directory's entries durable, where the system can (Windows cannot, and need not)."""
+    if os.name == "nt":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _parsed(text: str) -> Register:
+    try:
+        written = tomllib.loads(text)
+        number = written["format"]
+    except (tomllib.TOMLDecodeError, KeyError) as error:
+        raise StoreError(f"{_TOML} cannot be read: it is torn or not ours; restore it from a backup") from error
+    if not isinstance(number, int) or number > FORMAT:
+        raise StoreError(
+            f"this library has format {number}, newer than this Stackroom reads ({FORMAT}); upgrade stackroom to open it"
+        )
+    try:
+        collections = {name: _entry(of_name) for name, of_name in written.get("collections", {}).items()}
+        return Register(collections, int(written["last_generation"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"{_TOML} lacks what format {number} has; restore it from a backup") from error
+
+
+def _entry(written: Mapping[str, Any]) -> Entry:
+    spec = CollectionSpec(written["dimension"], written["fingerprint"], written["metric"])
+    return Entry(spec, int(written["generation"]))
+
+
+def _written(register: Register) -> str:
+    lines = [_HEADER, f"format = {FORMAT}", f"last_generation = {register.last_generation}"]
+    for name, entry in sorted(register.collections.items()):
+        lines += [
+            "",
+            f"[collections.{_quoted(name)}]",
+            f"generation = {entry.generation}",
+            f"dimension = {entry.spec.dimension}",
+            f"fingerprint = {_quoted(entry.spec.fingerprint)}",
+            f"metric = {_quoted(entry.spec.metric)}",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """Return a TOML basic string: JSON's escapes are TOML's, but for U+007F."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,343 @@
+"""EmbeddedStore: the collections of one directory, each a generation of shards, one a tenant."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from stackroom import _keys as keys
+from stackroom._errors import StoreError
+from stackroom._filters import Eq, Filter, In, conjuncts
+from stackroom._model import Page
+from stackroom.stores import _door, _ranking
+from stackroom.stores._protocol import (
+    Capabilities,
+    CollectionSpec,
+    Cursor,
+    LexicalQuery,
+    Match,
+    Record,
+    all_filters,
+    check_name,
+)
+from stackroom.stores.embedded import _reads, _writes
+from stackroom.stores.embedded._directory import Directory, Entry
+from stackroom.stores.embedded._names import directory_name
+from stackroom.stores.embedded._shard import Followers, Shard, ShardIsGone, create_shard, is_finished
+
+if TYPE_CHECKING:
+    import os
+    import sqlite3
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
+    from pathlib import Path
+
+    from numpy.typing import ArrayLike
+
+    from stackroom._values import MetadataValue
+
+T = TypeVar("T")
+
+
+class EmbeddedStore:
+    """A library in a directory: durable, shared by any number of processes, exact.
+
+    `path` is made when it is missing or empty; StoreError when it is something else, holds another program's files,
+    or a library of a newer format; nothing is touched then. One writer a tenant at a time, in all processes; readers
+    never wait, and see what was committed before their call. `exact=True` promises that every dense search looks at
+    all that is allowed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, exact: bool = False) -> None:
+        if not isinstance(exact, bool):
+            raise ValueError(f"exact must be True or False, not {type(exact).__name__}")
+        self._directory = Directory(path)
+        self._shards: dict[Path, Shard] = {}
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self.capabilities = Capabilities(
+            lexical="native",
+            prefix="native",
+            update="native",
+            transactions="native",
+            swap="native",
+            filters=all_filters(),
+            exact=exact,
+            durable=True,
+            shared=True,
+        )
+
+    @property
+    def path(self) -> Path:
+        """The library's directory."""
+        return self._directory.path
+
+    # Collections
+
+    def create_collection(self, name: str, spec: CollectionSpec) -> None:
+        """Make a collection, or find that an equal one is there."""
+        self._check_open()
+        self._directory.create(check_name(name), _door.check_spec(spec))
+
+    def collection(self, name: str) -> CollectionSpec | None:
+        """Return a collection's spec, or None."""
+        self._check_open()
+        entry = self._directory.register().collections.get(check_name(name))
+        return None if entry is None else entry.spec
+
+    def drop_collection(self, name: str) -> None:
+        """Take a collection away with all it holds."""
+        self._check_open()
+        check_name(name)
+        with self._directory.locked():
+            register = self._directory.register()
+            if name in register.collections:
+                self._directory.rewrite(register.without(name))
+                self._abandon_unnamed()
+
+    def swap(self, name: str, side: str, *, expect: AbstractSet[int] | None = None) -> None:
+        """Let the collection `side` take the name, in one step, while no shard of either can be written."""
+        self._check_open()
+        check_name(side)
+        with self._directory.locked():
+            register = self._directory.register()
+            taken, taking = register.entry(check_name(name)), register.entry(side)
+            with ExitStack() as held:
+                versions = [held.enter_context(shard.writing(_versions))[1] for shard in self._shards_of(taken)]
+                for shard in self._shards_of(taking) if side != name else ():
+                    held.enter_context(shard.writing(_versions))
+                _door.check_expected(expect, set().union(*versions))
+                if side != name:
+                    self._directory.rewrite(register.moved(side, name))
+            self._abandon_unnamed()
+
+    # Writing
+
+    def replace(
+        self,
+        name: str,
+        records: Iterable[Record],
+        *,
+        where: Filter,
+        expect: AbstractSet[int] | None = None,
+        fingerprint: str | None = None,
+    ) -> int:
+        """Take away what `where` matches and put `records` in its place; see `VectorStore.replace`."""
+        given, tenant_id = _door.batch_of(records, where)
+        self._check_open()
+        entry = self._entry(name)
+        batch = _door.check_batch(given, tenant_id, where, entry.spec.dimension)
+        _door.check_fingerprint(entry.spec, fingerprint)
+        work = partial(_writes.replace, batch=batch, expect=expect)
+        went = self._in_shard(name, tenant_id, work, fingerprint)
+        while went is None:
+            _door.check_expected(expect, set())
+            if not batch.sources:
+                return 0
+            self._make_shard(name, tenant_id)
+            went = self._in_shard(name, tenant_id, work, fingerprint)
+        return went
+
+    def update(self, name: str, patch: Mapping[str, MetadataValue | None], *, where: Filter) -> int:
+        """Set the keys of `patch` on every record that `where` matches; see `VectorStore.update`."""
+        self._check_open()
+        checked = _door.check_patch(patch, _door.check_condition(where))
+        return sum(self._in_shards(name, where, lambda shard: _writes.update(shard, checked, where)))
+
+    def delete(self, name: str, *, where: Filter) -> int:
+        """Take away what `where` matches; a whole tenant goes with its directory."""
+        self._check_open()
+        _door.check_condition(where)
+        if isinstance(where, Eq) and where.key == keys.TENANT and isinstance(where.value, str):
+            return self._remove_tenant(name, where.value)
+        return sum(self._in_shards(name, where, lambda shard: _writes.delete(shard, where)))
+
+    # Reading
+
+    def dense(
+        self, name: str, vector: ArrayLike, *, where: Filter, limit: int, fingerprint: str | None = None
+    ) -> list[Match]:
+        """Return the nearest records that `where` matches, by their exact cosine."""
+        self._check_open()
+        spec = self._entry(name).spec
+        query = _ranking.unit(_door.query_vector(vector, spec.dimension))
+        _door.check_where(where)
+        _door.check_limit(limit)
+        _door.check_fingerprint(spec, fingerprint)
+        found = self._in_shards(name, where, lambda shard: _reads.dense(shard, query, where, limit), fingerprint)
+        return _merged(found, limit)
+
+    def lexical(self, name: str, query: LexicalQuery, *, where: Filter, limit: int) -> list[Match]:
+        """Return the best worded records that `where` matches, by BM25."""
+        self._check_open()
+        _door.check_query(query)
+        _door.check_where(where)
+        _door.check_limit(limit)
+        return _merged(self._in_shards(name, where, lambda shard: _reads.lexical(shard, query, where, limit)), limit)
+
+    def scan(
+        self, name: str, *, where: Filter, after: Cursor | None = None, limit: int, vectors: bool = False
+    ) -> Page[Record]:
+        """Return matching records behind `after` in the order of tenant id, source id, index."""
+        self._check_open()
+        _door.check_where(where)
+        _door.check_limit(limit)
+        begin = _door.check_cursor(after)
+        found: list[Record] = []
+        for tenant_id in self._tenants(name, where):
+            if begin is None or tenant_id >= begin.tenant_id:
+                within = begin if begin is not None and tenant_id == begin.tenant_id else None
+                look = partial(
+                    _reads.scan, where=where, after=within, limit=limit + 1 - len(found), with_vectors=vectors
+                )
+                found += self._in_shard(name, tenant_id, look) or []
+            if len(found) > limit:
+                break
+        return _page(found, limit)
+
+    def count(self, name: str, *, where: Filter) -> int:
+        """Count the records that `where` matches."""
+        self._check_open()
+        _door.check_where(where)
+        return sum(self._in_shards(name, where, lambda shard: _reads.count(shard, where)))
+
+    def close(self) -> None:
+        """Erase what was removed from the files, and close them. Twice is fine."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            shards, self._shards = list(self._shards.values()), {}
+        for shard in shards:
+            shard.close()
+        self._directory.close()
+
+    # Inside
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreError("this store is closed; open the directory again")
+
+    def _entry(self, name: str) -> Entry:
+        return self._directory.register().entry(check_name(name))
+
+    def _path_of(self, entry: Entry, tenant_id: str) -> Path:
+        return self._directory.generation_path(entry.generation) / directory_name(tenant_id)
+
+    def _shard(self, path: Path, entry: Entry) -> Shard | None:
+        """Return the open shard of a directory, or None when there is no finished one."""
+        with self._lock:
+            self._check_open()
+            shard = self._shards.get(path)
+            if shard is None and is_finished(path):
+                shard = Shard(path, entry.spec.dimension, partial(self._is_named, entry))
+                self._shards[path] = shard
+            return shard
+
+    def _make_shard(self, name: str, tenant_id: str) -> None:
+        """Make a tenant's shard, unless somebody else just did."""
+        with self._directory.locked() as ledger:
+            path = self._path_of(self._entry(name), tenant_id)
+            if not is_finished(path):
+                self._directory.remove(path)
+                create_shard(path, tenant_id, self._directory.next_shard_number(ledger))
+
+    def _is_named(self, entry: Entry) -> bool:
+        """Tell whether the register still names a generation: a swap or a drop may have come meanwhile."""
+        there = self._directory.register().collections.values()
+        return any(other.generation == entry.generation for other in there)
+
+    def _forget(self, shard: Shard) -> None:
+        """Let a shard go whose tenant is gone, or whose generation is."""
+        with self._lock:
+            if self._shards.get(shard.path) is shard:
+                del self._shards[shard.path]
+        shard.abandon()
+
+    def _abandon_unnamed(self) -> None:
+        """Let the shards go that no collection has any more, and erase them."""
+        with self._lock:
+            unnamed = [shard for shard in self._shards.values() if not shard.is_named()]
+        for shard in unnamed:
+            self._forget(shard)
+        self._directory.sweep()
+
+    def _shards_of(self, entry: Entry) -> Iterator[Shard]:
+        """Yield the shards of a generation."""
+        generation = self._directory.generation_path(entry.generation)
+        if generation.is_dir():
+            for path in sorted(generation.iterdir()):
+                shard = None if path.name.startswith(".") else self._shard(path, entry)
+                if shard is not None:
+                    yield shard
+
+    def _tenants(self, name: str, where: Filter) -> list[str]:
+        """Return the tenants, in order, whose shards a filter may concern."""
+        named = _named_tenants(where)
+        if named is not None:
+            self._entry(name)
+            return sorted(named)
+        return sorted(shard.tenant_id for shard in self._shards_of(self._entry(name)))
+
+    def _in_shard(
+        self, name: str, tenant_id: str, work: Callable[[Shard], T], fingerprint: str | None = None
+    ) -> T | None:
+        """Do something in a tenant's shard, None when there is none. A shard that goes meanwhile is looked for anew."""
+        while True:
+            entry = self._entry(name)
+            _door.check_fingerprint(entry.spec, fingerprint)
+            shard = self._shard(self._path_of(entry, tenant_id), entry)
+            if shard is None:
+                return None
+            try:
+                return work(shard)
+            except ShardIsGone:
+                self._forget(shard)
+
+    def _in_shards(
+        self, name: str, where: Filter, work: Callable[[Shard], T], fingerprint: str | None = None
+    ) -> list[T]:
+        """Do something in every shard that a filter may concern, in the order of tenants."""
+        done = [self._in_shard(name, tenant_id, work, fingerprint) for tenant_id in self._tenants(name, where)]
+        return [result for result in done if result is not None]
+
+    def _remove_tenant(self, name: str, tenant_id: str) -> int:
+        """Take a tenant's shard away: at once for every reader, then its files."""
+        with self._directory.locked():
+            went = self._in_shard(name, tenant_id, _writes.end)
+            self._directory.remove(self._path_of(self._entry(name), tenant_id))
+        return went or 0
+
+
+def _named_tenants(where: Filter) -> set[str] | None:
+    """Return the only tenants that can match, or None when any may."""
+    named: set[str] | None = None
+    for member in conjuncts(where):
+        if isinstance(member, Eq | In) and member.key == keys.TENANT:
+            values = (member.value,) if isinstance(member, Eq) else member.values
+            tenants = {value for value in values if isinstance(value, str)}
+            named = tenants if named is None else named & tenants
+    return named
+
+
+def _versions(_reader: sqlite3.Connection, followers: Followers) -> set[int]:
+    return followers.catalogue.live_versions
+
+
+def _merged(found: Iterable[list[Match]], limit: int) -> list[Match]:
+    """Return the best of several tenants' matches in the total order."""
+    lists = list(found)
+    if len(lists) == 1:
+        return lists[0]
+    every = [match for of_tenant in lists for match in of_tenant]
+    return sorted(every, key=lambda match: (-match.score, match.id, match.record.tenant_id))[:limit]
+
+
+def _page(found: list[Record], limit: int) -> Page[Record]:
+    items = found[:limit]
+    if len(found) <= limit:
+        return Page(tuple(items))
+    last = items[-1]
+    return Page(tuple(items), Cursor(last.tenant_id, last.source_id, last.index))
