@@ -82,7 +82,7 @@ class Library:
         embedder: Embedder,
         *,
         batch_size: int = 64,
-        fusion: Fusion = RRF(k=60),
+        fusion: Fusion = RRF(k=60),  # noqa: B008 - a frozen value
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
@@ -109,7 +109,7 @@ class Library:
         collection: str = "library",
         verify_embedder: bool = False,
         batch_size: int = 64,
-        fusion: Fusion = RRF(k=60),
+        fusion: Fusion = RRF(k=60),  # noqa: B008 - a frozen value
         clock: Callable[[], datetime] = utc_now,
         **options: Any,
     ) -> Self:

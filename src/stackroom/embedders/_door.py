@@ -197,7 +197,7 @@ def _member(embedder: object, name: str, *default: object) -> object:
 def _check_method(name: str, method: object) -> None:
     if not callable(method):
         raise EmbedderError(f"an embedder needs the method {name}; this one's is a {type(method).__name__}")
-    for called in (method, getattr(method, "__call__", None)):
+    for called in (method, getattr(method, "__call__", None)):  # noqa: B004 - an object may have an async __call__
         if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
             raise EmbedderError(
                 f"{name} of this embedder is a coroutine function; a Library cannot await: use AsyncLibrary"

@@ -139,7 +139,8 @@ def _check_record(record: object, position: int, tenant_id: str, dimension: int)
         raise ValueError(f"item {position} of records has no vector; only what is read may lack one")
     if record.vector.shape != (dimension,):
         raise ValueError(
-            f"item {position} of records has a vector of {record.vector.shape[0]} dimensions, the collection {dimension}"
+            f"item {position} of records has a vector of {record.vector.shape[0]} dimensions, "
+            f"the collection {dimension}"
         )
     if record.tenant_id != tenant_id:
         raise ValueError(f"item {position} of records belongs to another tenant than where names")
@@ -174,7 +175,7 @@ def _typed(value: MetadataValue) -> tuple[Any, ...]:
 
 
 def check_patch(patch: Mapping[str, MetadataValue | None], where: Filter) -> dict[str, MetadataValue | None]:
-    """Return a checked copy of an update's patch: ValueError for its values, FilterError when it would split a source."""
+    """Return a checked copy of an update's patch: ValueError for its values, FilterError where it splits a source."""
     if not isinstance(patch, Mapping) or not patch:
         raise ValueError("patch must be a mapping with at least one key")
     identity = keys.IDENTITY & patch.keys()

@@ -173,7 +173,7 @@ class Catalogue:
     # How it follows
 
     def follow(self, reader: sqlite3.Connection, position: int) -> bool:
-        """Catch up to `position`, which the reader's transaction sees; False when the journal no longer reaches back."""
+        """Catch up to `position`, which the reader sees; False when the journal no longer reaches back so far."""
         if position == self.position:
             return True
         if self.position == 0:

@@ -170,7 +170,7 @@ class Directory:
             raise Conflict(f"collection {name!r} exists with another dimension or fingerprint; choose another name")
 
     def rewrite(self, register: Register) -> None:
-        """Replace the register whole. Call it while locked; then let the shards go that it no longer names, and sweep."""
+        """Replace the register whole. Call it while locked; then sweep what it no longer names."""
         self._write(register)
 
     def next_shard_number(self, ledger: sqlite3.Connection) -> int:
@@ -237,7 +237,7 @@ def _parsed(text: str) -> Register:
         raise StoreError(f"{_TOML} cannot be read: it is torn or not ours; restore it from a backup") from error
     if not isinstance(number, int) or number > FORMAT:
         raise StoreError(
-            f"this library has format {number}, newer than this Stackroom reads ({FORMAT}); upgrade stackroom to open it"
+            f"this library has format {number}, newer than the {FORMAT} that this Stackroom reads; upgrade stackroom"
         )
     try:
         collections = {name: _entry(of_name) for name, of_name in written.get("collections", {}).items()}

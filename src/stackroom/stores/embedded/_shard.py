@@ -57,6 +57,9 @@ CREATE TABLE journal (position INTEGER PRIMARY KEY, source INTEGER NOT NULL);
 PRAGMA user_version = 1;
 """
 
+_WORTH_A_REBUILD: Final = 1000
+"""Followers of fewer rows are never rebuilt for their dead ones."""
+
 _SCRUB_MILLISECONDS: Final = 2000
 """How long closing waits for other writers; what is not erased then is by whoever closes last."""
 
@@ -88,7 +91,7 @@ class Followers:
     def are_mostly_dead(self) -> bool:
         """Whether more rows went than are there."""
         rows = len(self.catalogue.row_slots)
-        return rows > 1000 and rows > 2 * self.catalogue.live_rows
+        return rows > _WORTH_A_REBUILD and rows > 2 * self.catalogue.live_rows
 
 
 class Shard:
@@ -152,7 +155,7 @@ class Shard:
             try:
                 with database_errors():
                     self._scrub()
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - closing goes on; what was not erased is at the next close
                 _log.warning("a shard could not be scrubbed of removed data (%s); it will be at its next close", error)
             self._close_connections()
 

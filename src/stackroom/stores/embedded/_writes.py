@@ -207,7 +207,8 @@ class _Writing:
         """Note in the journal that a source has changed; return a version that no source of the library ever had."""
         self._position += 1
         self._journal.append((self._position, number))
-        return (self._shard.number << 32) | self._position
+        version: int = (self._shard.number << 32) | self._position
+        return version
 
     def _new_source(self, source_id: str, metadata: str) -> int:
         written = self._writer.execute(
@@ -252,7 +253,8 @@ class _Writing:
         for start in range(0, len(wanted), _AT_A_TIME):
             part = wanted[start : start + _AT_A_TIME]
             marks = ", ".join("?" * len(part))
-            numbers.update(self._writer.execute(f"SELECT term, number FROM term WHERE term IN ({marks})", part))
+            query = f"SELECT term, number FROM term WHERE term IN ({marks})"  # noqa: S608 - only question marks
+            numbers.update(self._writer.execute(query, part))
         return numbers
 
 
