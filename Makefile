@@ -1,0 +1,43 @@
+# make demo   sets all up and runs the main job on real input
+# make test   sets all up and runs every test
+# make lint   what CI checks besides: ruff and mypy
+# make docs   writes the pages that are made from the code
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+# The first of these that is Python 3.11 or newer; name another with: make PYTHON=… demo
+PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$candidate" && break; done)
+
+.PHONY: demo test lint docs clean
+
+demo: $(VENV)/demo.installed
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/dev.installed
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/dev.installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+docs: $(VENV)/dev.installed
+	$(BIN)/python -m stackroom.cli.docs
+
+clean:
+	rm -rf $(VENV) demo-library .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/demo.installed: pyproject.toml | $(VENV)
+	$(PIP) --editable '.[cli,local]'
+	@touch $@
+
+$(VENV)/dev.installed: pyproject.toml | $(VENV)
+	$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/demo.installed
+
+$(VENV):
+	@test -n '$(PYTHON)' || { echo 'Stackroom needs Python 3.11 or newer: install it, or name it with make PYTHON=…' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
