@@ -1,0 +1,115 @@
+"""Cues of WebVTT and SubRip transcripts as turns: strict, in time linear in the text."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from stackroom.text import Turn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ARROW: Final = "-->"
+_TIME: Final = r"(?:(\d{1,4}):)?([0-5]?\d):([0-5]\d)[.,](\d{3})"
+_TIMING: Final = re.compile(rf"{_TIME}[ \t]*-->[ \t]*{_TIME}(?:[ \t].*)?")
+_SIGNATURE: Final = re.compile(r"WEBVTT(?:[ \t]|$)")
+_NO_CUE: Final = re.compile(r"(?:NOTE|STYLE|REGION)(?:[ \t]|$)")
+
+# A `<` that begins no tag of either format is text: "profit < cost" must not swallow the rest of its line.
+_TAG: Final = re.compile(r"</?[A-Za-z][^<>]*>|</?>|<\d[\d:.]*>")
+_VOICE: Final = re.compile(r"<v(?:\.[^\s<>]*+)?+\s++([^<>]*+)>")
+_SUBRIP_TAG: Final = re.compile(r"\{\\[A-Za-z][^{}]*\}")
+# Bounded, so that no number is too long to be read; WebVTT asks for the semicolon.
+_ENTITY: Final = re.compile(r"&(?:#\d{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+
+_Block = list[tuple[int, str]]
+
+
+class BadTranscript(ValueError):
+    """A file is no transcript of its kind; the message names the line, never what stands there."""
+
+
+@dataclass(slots=True)
+class _Cue:
+    start_ms: int
+    end_ms: int
+    lines: list[str] = field(default_factory=list)
+
+
+def webvtt_turns(text: str) -> list[Turn]:
+    """Return the turns of a WebVTT file, one a cue; `seq` and `item_id` count the cues from 1.
+
+    Comments, styles, regions and the header are left out. Line ends are line feeds. BadTranscript when the signature
+    is missing, a time cannot be read, or text stands outside of the cues: nothing is lost unseen.
+    """
+    blocks = _blocks(text)
+    signature = next(blocks, [(1, "")])
+    if signature[0][0] != 1 or not _SIGNATURE.match(signature[0][1]):
+        raise BadTranscript("line 1: a WebVTT file begins with WEBVTT; give a SubRip file the suffix .srt")
+    # Without a blank line behind the header, its first cue stands in the same block.
+    first = next((at for at, (_, line) in enumerate(signature) if _ARROW in line), len(signature))
+    cues = [_cue(signature[first:])] if first < len(signature) else []
+    cues += [_cue(block) for block in blocks if not _NO_CUE.match(block[0][1])]
+    return _turns(cues)
+
+
+def subrip_turns(text: str) -> list[Turn]:
+    """Return the turns of a SubRip file, one a cue; otherwise as `webvtt_turns`."""
+    return _turns([_cue(block) for block in _blocks(text)])
+
+
+def _blocks(text: str) -> Iterator[_Block]:
+    """Yield the runs of lines that are not blank, each line with its number from 1."""
+    block: _Block = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            block.append((number, line.strip()))
+        elif block:
+            yield block
+            block = []
+    if block:
+        yield block
+
+
+def _cue(block: _Block) -> _Cue:
+    """Read an optional name, the timing, and the text behind it."""
+    timing = 0 if _ARROW in block[0][1] or len(block) == 1 else 1
+    number, line = block[timing]
+    found = _TIMING.fullmatch(line)
+    if found is None:
+        reason = "this time cannot be read" if _ARROW in line else "this text belongs to no cue"
+        raise BadTranscript(f"line {number}: {reason}; a cue begins with a line such as 00:01.000 --> 00:04.500")
+    parts = found.groups()
+    cue = _Cue(_milliseconds(*parts[:4]), _milliseconds(*parts[4:]))
+    for number, line in block[timing + 1 :]:
+        if _TIMING.fullmatch(line):
+            raise BadTranscript(f"line {number}: put a blank line before each cue")
+        cue.lines.append(line)
+    return cue
+
+
+def _milliseconds(hours: str | None, minutes: str, seconds: str, fraction: str) -> int:
+    return ((int(hours or 0) * 60 + int(minutes)) * 60 + int(seconds)) * 1000 + int(fraction)
+
+
+def _turns(cues: list[_Cue]) -> list[Turn]:
+    return [_turn(number, cue) for number, cue in enumerate(cues, start=1)]
+
+
+def _turn(number: int, cue: _Cue) -> Turn:
+    marked_up = " ".join(cue.lines)
+    said = _decoded(_SUBRIP_TAG.sub("", _TAG.sub("", marked_up))).strip()
+    return Turn(number, str(number), said, cue.start_ms, cue.end_ms, _speaker(marked_up))
+
+
+def _speaker(marked_up: str) -> str | None:
+    """Return the one voice a cue names; None when there is none, or more than one."""
+    voices = {" ".join(_decoded(found[1]).split()) for found in _VOICE.finditer(marked_up)} - {""}
+    return voices.pop() if len(voices) == 1 else None
+
+
+def _decoded(text: str) -> str:
+    return _ENTITY.sub(lambda found: html.unescape(found[0]), text)
