@@ -1,0 +1,156 @@
+"""A seeded corpus: passages of Zipf words, clustered vectors, skewed tenants and groups; and scopes of known shares.
+
+The same arguments give the same corpus on every machine with the same NumPy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stackroom import Scope
+from stackroom.stores import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+DIMENSION = 384
+WORDS = 50_000
+TOPICS = 1_000
+TENANTS = 50
+GROUPS = 200
+RANK = 48
+SHARES = (0.0001, 0.001, 0.01, 0.1, 0.25)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """`passages` passages, about ten a source, in 50 tenants of which the largest has 30 %."""
+
+    passages: int
+    seed: int = 1
+    _cache: dict[str, object] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def vocabulary(self) -> list[str]:
+        """The words, commonest first: two to four syllables."""
+        chance = np.random.default_rng(self.seed)
+        syllables = [c + v for c in "bcdfghjklmnprstvwz" for v in "aeiou"]
+        words: dict[str, None] = {}
+        while len(words) < WORDS:
+            picked = chance.integers(0, len(syllables), 4)
+            words["".join(syllables[i] for i in picked[: chance.integers(2, 5)])] = None
+        return list(words)
+
+    @cached_property
+    def tenant_sizes(self) -> list[int]:
+        """Passages a tenant: 30 % in the largest, the others by a Zipf law."""
+        weights = 1 / np.arange(2, TENANTS + 1) ** 0.9
+        rest = np.floor(0.7 * self.passages * weights / weights.sum()).astype(int)
+        return [self.passages - int(rest.sum()), *rest.tolist()]
+
+    @cached_property
+    def _topics(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        chance = np.random.default_rng(self.seed + 1)
+        basis = chance.standard_normal((RANK, DIMENSION)).astype(np.float32)
+        return chance.standard_normal((TOPICS, RANK)).astype(np.float32), basis
+
+    def sources(self, tenant: int) -> Iterator[list[Record]]:
+        """Yield a tenant's sources, each a list of records, in a fixed order."""
+        chance = np.random.default_rng((self.seed, tenant))
+        left, number = self.tenant_sizes[tenant], 0
+        while left > 0:
+            size = min(left, int(chance.integers(5, 16)))
+            yield self._source(chance, tenant, number, size)
+            left, number = left - size, number + 1
+
+    def _source(self, chance: np.random.Generator, tenant: int, number: int, size: int) -> list[Record]:
+        topic = int(chance.integers(0, TOPICS))
+        groups = self._groups(chance)
+        metadata = {
+            "tenantId": f"tenant{tenant}",
+            "sourceId": f"source{number}",
+            "aclGroups": [f"group{group}" for group in groups],
+            "status": "active",
+            "kind": "doc" if number % 4 else "meeting",
+            "folderId": f"folder{number % 37}",
+            "tags": [f"tag{number % 11}"],
+            "title": f"Source {number}",
+        }
+        vectors = self.vectors(chance, np.full(size, topic))
+        return [
+            Record(self.text(chance, topic), vector, {**metadata, "index": index})
+            for index, vector in enumerate(vectors)
+        ]
+
+    def _groups(self, chance: np.random.Generator) -> list[int]:
+        """One to four groups; group 0 on half of the sources, the others by a Zipf law."""
+        wanted = int(chance.integers(1, 5))
+        picked = {0} if chance.random() < 0.5 else set()
+        while len(picked) < wanted:
+            picked.add(1 + int((GROUPS - 1) * chance.random() ** 2.2))
+        return sorted(picked)
+
+    def text(self, chance: np.random.Generator, topic: int) -> str:
+        """Return 60–120 words: four in five from all by a Zipf law, the others from the topic's own fifty."""
+        length = int(chance.integers(60, 121))
+        common = np.minimum(chance.zipf(1.15, length) - 1, WORDS - 1)
+        own = 200 + (topic * 50 + chance.integers(0, 50, length)) % (WORDS - 200)
+        picked = np.where(chance.random(length) < 0.8, common, own)
+        vocabulary = self.vocabulary
+        return " ".join([vocabulary[word] for word in picked.tolist()])
+
+    def vectors(self, chance: np.random.Generator, topics: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return unit vectors near their topics', shape (n, 384)."""
+        centres, basis = self._topics
+        place = centres[topics] + 0.45 * chance.standard_normal((len(topics), RANK)).astype(np.float32)
+        rows = place @ basis + 0.6 * chance.standard_normal((len(topics), DIMENSION)).astype(np.float32)
+        found: NDArray[np.float32] = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+        return found
+
+
+@dataclass(frozen=True)
+class Question:
+    """What one search asks: who, with which words and which vector."""
+
+    scope: Scope
+    text: str
+    vector: NDArray[np.float32]
+
+
+def scopes(corpus: Corpus, share: float, number: int) -> list[Scope]:
+    """Return scopes in the largest tenant that see about `share` of all passages, so far as groups allow."""
+    chance = np.random.default_rng((corpus.seed, int(share * 1e6)))
+    sizes = _group_sizes(corpus)
+    wanted = share * corpus.passages
+    found = []
+    for _ in range(number):
+        order = [int(group) for group in chance.permutation(GROUPS)]
+        picked: list[int] = []
+        seen = 0.0
+        for group in sorted(order, key=lambda group: abs(sizes[group] - wanted)) if share < 0.001 else order:
+            if len(picked) < 10 and (not picked or seen + sizes[group] <= 1.15 * wanted) and sizes[group] <= 1.3 * wanted:
+                picked.append(group)
+                seen += sizes[group]
+        if not picked:
+            picked = [min(range(GROUPS), key=lambda group: abs(sizes[group] - wanted))]
+        found.append(Scope("tenant0", [f"group{group}" for group in picked]))
+    return found
+
+
+def _group_sizes(corpus: Corpus) -> list[float]:
+    """Return how many passages of the largest tenant each group sees."""
+    key = "group sizes"
+    if key not in corpus._cache:  # noqa: SLF001 - this module's own
+        sizes = np.zeros(GROUPS)
+        chance = np.random.default_rng((corpus.seed, 99))
+        for _ in range(20_000):
+            for group in corpus._groups(chance):  # noqa: SLF001 - likewise
+                sizes[group] += 1
+        corpus._cache[key] = (sizes / 20_000 * corpus.tenant_sizes[0]).tolist()  # noqa: SLF001 - likewise
+    return corpus._cache[key]  # type: ignore[return-value] # noqa: SLF001 - likewise
