@@ -209,7 +209,9 @@ class Search:
         dense, lexical = legs
         best_lexical = lexical[0].score if lexical else 0.0
         candidates = _candidates(dense, lexical)
-        return list(_with_scores(candidates, *extra)) if self._fuses_scores else list(candidates.values()), best_lexical
+        if not self._fuses_scores:
+            return list(candidates.values()), best_lexical
+        return _with_scores(candidates, *extra, unmatched=0.0 if self.has_words else None), best_lexical
 
     @property
     def _fuses_scores(self) -> bool:
@@ -319,12 +321,20 @@ def _candidates(dense: list[Match], lexical: list[Match]) -> dict[str, Candidate
     return found
 
 
-def _with_scores(candidates: dict[str, Candidate], dense: list[Match], lexical: list[Match]) -> Iterable[Candidate]:
-    """Fill in the scores that a leg gave afterwards; leave out what has none because it is gone."""
+def _with_scores(
+    candidates: dict[str, Candidate], dense: list[Match], lexical: list[Match], *, unmatched: float | None
+) -> list[Candidate]:
+    """Fill in the scores that a leg gave afterwards; leave out what has none because it is gone.
+
+    `unmatched` is the BM25 of what the lexical leg would not match: 0, or None when that leg did not run.
+    """
     for match in dense:
         if match.id in candidates:
             candidates[match.id].dense_score = match.score
     for match in lexical:
         if match.id in candidates:
             candidates[match.id].lexical_score = match.score
+    for candidate in candidates.values():
+        if candidate.lexical_score is None:
+            candidate.lexical_score = unmatched
     return [candidate for candidate in candidates.values() if candidate.dense_score is not None]

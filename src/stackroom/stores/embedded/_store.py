@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from contextlib import ExitStack
 from functools import partial
@@ -28,9 +29,8 @@ from stackroom.stores.embedded._names import directory_name
 from stackroom.stores.embedded._shard import Followers, Shard, ShardIsGone, create_shard, is_finished
 
 if TYPE_CHECKING:
-    import os
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
@@ -73,6 +73,11 @@ class EmbeddedStore:
     def path(self) -> Path:
         """The library's directory."""
         return self._directory.path
+
+    @property
+    def stands_on(self) -> Hashable:
+        """What all handles on this directory have in common."""
+        return type(self), os.path.realpath(self._directory.path)
 
     # Collections
 
