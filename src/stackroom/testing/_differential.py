@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stackroom.testing._shelf import EVERYTHING, content, place
+from stackroom.testing._records import EVERYTHING, content, place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

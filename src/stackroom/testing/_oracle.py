@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stackroom.filters import Filter, matches
-from stackroom.testing._shelf import content, place
+from stackroom.stores import Match, Record
+from stackroom.testing._records import content, place
 from stackroom.text import index_terms, query_terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
 
-    from stackroom.stores import LexicalQuery, Match, Record
+    from stackroom.stores import LexicalQuery
 
 COSINE_TOLERANCE = 1e-5
 BM25_TOLERANCE = 1e-6
@@ -135,6 +136,19 @@ def judge_worded(found: list[Match], expected: list[Scored], limit: int) -> None
 def is_held_back(found: list[Match]) -> bool:
     """Tell whether the store itself says that an engine's limit or lag may have held matches back."""
     return any(note.code in _EXCUSES for note in getattr(found, "notes", ()))
+
+
+def completed(
+    found: list[Match], expected: list[Scored], limit: int, judge: Callable[[list[Match], list[Scored], int], None]
+) -> list[Match]:
+    """Judge an answer that its store says is held back, and return the whole right answer in its place."""
+    judge(found, expected, limit)
+    ranked = sorted(expected, key=lambda scored: (-scored.score, scored.record.id, scored.record.tenant_id))
+    return [Match(_without_vector(scored.record), scored.score) for scored in ranked[:limit]]
+
+
+def _without_vector(of: Record) -> Record:
+    return Record(of.text, None, of.metadata, of.version)
 
 
 def _judge(found: list[Match], expected: list[Scored], limit: int, tolerance: Callable[[float], float]) -> None:

@@ -10,12 +10,13 @@ import pytest
 from stackroom import CapabilityError, UnsupportedFilter
 from stackroom._filters import nodes
 from stackroom.stores import LexicalQuery
-from stackroom.testing._shelf import SPEC, Shelf, record, tenant
+from stackroom.testing._records import SPEC, record, tenant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stackroom.filters import Filter
+    from stackroom.testing._shelf import Shelf
 
 Refusable: TypeAlias = Literal["lexical", "prefix", "update", "swap"]
 

@@ -1,12 +1,16 @@
-"""What the kit's tests hold in hand: a collection of their own in the store under test, and records to put there."""
+"""The shelf: a collection of the kit's own in the store under test, and the calls that tests make of it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from stackroom.filters import And, Eq, Exists, Filter, In
-from stackroom.stores import CollectionSpec, Cursor, LexicalQuery, Match, Page, Record, VectorStore
+import numpy as np
+
+from stackroom.filters import And, Eq, Filter, In
+from stackroom.stores import Cursor, LexicalQuery, Match, Page, Record, VectorStore
+from stackroom.testing._oracle import best_worded, completed, is_held_back, judge_nearest, judge_worded, nearest
+from stackroom.testing._records import EVERYTHING, PAGE, source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -14,68 +18,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from stackroom._values import MetadataValue
-
-Place: TypeAlias = tuple[str, str, int]
-"""Tenant id, source id, index: a record's identity, and its place in the order of a scan."""
-
-EVERYTHING = Exists("tenantId")
-"""Matches every record, since each has a tenant; a delete may stand on it, since it needs a key."""
-
-SPEC = CollectionSpec(2, "m@2")
-
-PAGE = 100_000
-
-
-def record(
-    at: str,
-    text: str = "",
-    vector: ArrayLike = (1.0, 0.0),
-    *,
-    tenant: str = "t",
-    metadata: Mapping[str, Any] | None = None,
-    **keys: Any,
-) -> Record:
-    """Return the record `<source>#<index>` with metadata from `metadata` and from keyword arguments."""
-    source_id, _, index = at.rpartition("#")
-    identity = {"tenantId": tenant, "sourceId": source_id, "index": int(index)}
-    return Record(text, vector, {**(metadata or {}), **keys, **identity})
-
-
-def place(of: Record) -> Place:
-    """Return a record's identity."""
-    return of.tenant_id, of.source_id, of.index
-
-
-def typed(metadata: Mapping[str, MetadataValue]) -> dict[str, Any]:
-    """Return metadata that is equal to another's only when the types are, too: True is no 1, and 1 no 1.0."""
-    return {key: _typed(value) for key, value in metadata.items()}
-
-
-def _typed(value: MetadataValue) -> Any:
-    if isinstance(value, list):
-        return [_typed(item) for item in value]
-    return type(value).__name__, value
-
-
-def content(of: Record) -> tuple[str, dict[str, Any]]:
-    """Return all that a record read without its vector must share with the one written."""
-    return of.text, typed(of.metadata)
-
-
-def tenant(tenant_id: str = "t") -> Filter:
-    """Return the filter that names a tenant."""
-    return Eq("tenantId", tenant_id)
-
-
-def source(source_id: str, tenant_id: str = "t") -> Filter:
-    """Return the filter that names a source."""
-    return And(Eq("tenantId", tenant_id), Eq("sourceId", source_id))
-
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """One collection of one store, and the calls that tests make of it; the answers are the store's own."""
+    """One collection of one store, and the calls that tests make of it; the answers are the store's own.
+
+    Where a store says by a note that it holds matches back, those it answers are judged, and the rest is filled in.
+    """
 
     store: VectorStore
     name: str
@@ -114,7 +63,11 @@ class Shelf:
         fingerprint: str | None = None,
     ) -> list[Match]:
         """Ask for the nearest."""
-        return self.store.dense(self.name, vector, where=where, limit=limit, fingerprint=fingerprint)
+        found = self.store.dense(self.name, vector, where=where, limit=limit, fingerprint=fingerprint)
+        if not is_held_back(found):
+            return found
+        query = np.asarray(vector, dtype=np.float64).tolist()
+        return completed(found, nearest(self.state(), query, where), limit, judge_nearest)
 
     def lexical(
         self,
@@ -124,7 +77,10 @@ class Shelf:
     ) -> list[Match]:
         """Ask for the best worded; a str asks for any of its words."""
         asked = LexicalQuery(query) if isinstance(query, str) else query
-        return self.store.lexical(self.name, asked, where=where, limit=limit)
+        found = self.store.lexical(self.name, asked, where=where, limit=limit)
+        if not is_held_back(found):
+            return found
+        return completed(found, best_worded(self.state(), asked, where), limit, judge_worded)
 
     def scan(
         self,
@@ -158,13 +114,3 @@ class Shelf:
     def versions(self, where: Filter = EVERYTHING) -> set[int]:
         """Return the versions of what matches."""
         return {of.version for of in self.scan(where) if of.version is not None}
-
-
-def ids(found: Iterable[Match]) -> list[str]:
-    """Return the ids of matches, in their order."""
-    return [match.id for match in found]
-
-
-def scores(found: Iterable[Match]) -> dict[str, float]:
-    """Return the score of each id."""
-    return {match.id: match.score for match in found}

@@ -1,0 +1,37 @@
+"""The stores that ship pass the kit that any store must pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stackroom.stores import EmbeddedStore, MemoryStore
+from stackroom.testing import StoreConformance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from stackroom.stores import VectorStore
+
+
+class TestMemoryStore(StoreConformance):
+    @pytest.fixture
+    def store(self) -> Iterator[VectorStore]:
+        store = MemoryStore()
+        yield store
+        store.close()
+
+
+class TestEmbeddedStore(StoreConformance):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[VectorStore]:
+        store = EmbeddedStore(tmp_path / "library")
+        yield store
+        store.close()
+
+    @pytest.fixture
+    def reopen(self, tmp_path: Path, store: VectorStore) -> Callable[[], VectorStore]:
+        del store
+        return lambda: EmbeddedStore(tmp_path / "library")
