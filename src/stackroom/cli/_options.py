@@ -64,7 +64,11 @@ Folders: TypeAlias = Annotated[
 AllTags: TypeAlias = Annotated[
     tuple[str, ...],
     Parameter(
-        name="--tag", group=_NARROWING, metavar="TAG", show_default=False, help="Only with this tag; with all of several."
+        name="--tag",
+        group=_NARROWING,
+        metavar="TAG",
+        show_default=False,
+        help="Only with this tag; with all of several.",
     ),
 ]
 SourceIds: TypeAlias = Annotated[

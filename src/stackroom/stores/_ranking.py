@@ -28,15 +28,6 @@ def power_scaled(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray(np.ldexp(vectors, -exponents[:, None]), dtype=np.float32)
 
 
-def row_norms(rows: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the Euclidean length of each row, in float64."""
-    norms = np.empty(len(rows), dtype=np.float64)
-    for start in range(0, len(rows), _SLICE):
-        wide = rows[start : start + _SLICE].astype(np.float64)
-        norms[start : start + _SLICE] = np.sqrt(np.add.reduce(wide * wide, axis=1))
-    return norms
-
-
 def unit(vector: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return a vector that is not all zeros at length 1, whatever its own length."""
     _, exponent = np.frexp(np.abs(vector).max())
@@ -45,13 +36,18 @@ def unit(vector: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(scaled / length, dtype=np.float64)
 
 
-def cosines(rows: NDArray[np.float32], norms: NDArray[np.float64], query: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the cosine of each row, shape (n, dimension), to a `query` of length 1: float64 in [−1, 1]."""
+def cosines(rows: NDArray[np.float32], query: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the cosine of each row, shape (n, dimension), to a `query` of length 1: float64 in [−1, 1].
+
+    A row of zeros, which no record holds, counts as −1.
+    """
     scores = np.empty(len(rows), dtype=np.float64)
     for start in range(0, len(rows), _SLICE):
         wide = rows[start : start + _SLICE].astype(np.float64)
-        scores[start : start + _SLICE] = np.add.reduce(wide * query, axis=1)
-    return np.clip(scores / norms, -1.0, 1.0)
+        norms = np.sqrt(np.add.reduce(wide * wide, axis=1))
+        products = np.add.reduce(wide * query, axis=1)
+        scores[start : start + _SLICE] = np.where(norms > 0, products / np.where(norms > 0, norms, 1), -1.0)
+    return np.clip(scores, -1.0, 1.0)
 
 
 def best(scores: NDArray[np.float64], limit: int, tie_key: Callable[[int], tuple[str, str]]) -> list[int]:

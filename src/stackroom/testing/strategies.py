@@ -31,7 +31,21 @@ LIBRARY_KEYS = ("stackroom.expiresAt", "stackroom.tier", "stackroom.any")
 LABELS = ("q3", "Q3", "plan", "é", "e\u0301", "a b", "%", "")
 WORDS = (
     *("red", "fox", "foxes", "runs", "re", "s", "Q3's", "STRASSE", "straße", "budget:", "café", "cafe\u0301", "x²"),
-    *("東京都", "京", "ภาษา", "हिन्दी", "I\u0307stanbul", "don’t", "a\u00adb", "1,200", "OR", '"red', "re*", "-fox", "%"),
+    *(
+        "東京都",
+        "京",
+        "ภาษา",
+        "हिन्दी",
+        "I\u0307stanbul",
+        "don’t",
+        "a\u00adb",
+        "1,200",
+        "OR",
+        '"red',
+        "re*",
+        "-fox",
+        "%",
+    ),
 )
 
 _any_text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=4)
@@ -55,7 +69,9 @@ queries: SearchStrategy[LexicalQuery] = st.builds(
 )
 prefix_queries: SearchStrategy[LexicalQuery] = st.builds(
     LexicalQuery,
-    st.lists(st.sampled_from(("r", "re", "fo", "s", "1", "京", "東", "q", "ca", "stra", *WORDS)), max_size=3).map(" ".join),
+    st.lists(st.sampled_from(("r", "re", "fo", "s", "1", "京", "東", "q", "ca", "stra", *WORDS)), max_size=3).map(
+        " ".join
+    ),
     match=st.sampled_from(["any", "all"]),
     prefix=st.just(value=True),
 )
@@ -145,15 +161,15 @@ _source_leaves = (
     | _ranges(st.just("stackroom.expiresAt"), st.sampled_from((0, 1, 5, 2**53)))
     | _leaves(st.sampled_from(("folderId", "title", "status", "stackroom.any")))
 )
-_own_leaves = _leaves(st.sampled_from(FILTERABLE_OWN_KEYS)) | _ranges(st.just("index"), st.sampled_from((0, 1, 2.5, 10)))
+_own_leaves = _leaves(st.sampled_from(FILTERABLE_OWN_KEYS)) | _ranges(
+    st.just("index"), st.sampled_from((0, 1, 2.5, 10))
+)
 
 
 def _combined(members: SearchStrategy[Filter]) -> SearchStrategy[Filter]:
     several = st.lists(members, max_size=3)
     return (
-        several.map(lambda filters: And(*filters))
-        | several.map(lambda filters: Or(*filters))
-        | st.builds(Not, members)
+        several.map(lambda filters: And(*filters)) | several.map(lambda filters: Or(*filters)) | st.builds(Not, members)
     )
 
 
@@ -171,7 +187,9 @@ _patched_source = st.fixed_dictionaries(
         "stackroom.any": st.none() | values,
     },
 )
-patches: SearchStrategy[dict[str, Any]] = st.builds(lambda own, of_source: {**own, **of_source}, _patched_own, _patched_source)
+patches: SearchStrategy[dict[str, Any]] = st.builds(
+    lambda own, of_source: {**own, **of_source}, _patched_own, _patched_source
+)
 own_patches: SearchStrategy[dict[str, Any]] = _patched_own.filter(bool)
 
 
