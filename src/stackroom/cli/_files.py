@@ -70,7 +70,7 @@ def found_files(paths: Iterable[Path]) -> Found:
             _walk(path, found)
         else:
             _take_single(path, found)
-    _check_ids(found.files)
+    found.files = _each_source_once(found.files)
     return found
 
 
@@ -101,7 +101,7 @@ def _take_single(path: Path, found: Found) -> None:
 
 def _take(path: Path, name: str, found: Found) -> None:
     size = path.stat().st_size
-    if not name.isprintable() and _has_surrogate(name):
+    if any("\ud800" <= character <= "\udfff" for character in name):
         found.skip(path, "name", "its name is no valid Unicode; rename it")
     elif size > MAX_BYTES:
         found.skip(path, "too_large", f"it is larger than {MAX_BYTES // 1024**2} MiB; cut it")
@@ -109,16 +109,13 @@ def _take(path: Path, name: str, found: Found) -> None:
         found.files.append(SourceFile(path, unicodedata.normalize("NFC", name), size))
 
 
-def _has_surrogate(name: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in name)
-
-
-def _check_ids(files: Iterable[SourceFile]) -> None:
-    first: dict[str, Path] = {}
+def _each_source_once(files: Iterable[SourceFile]) -> list[SourceFile]:
+    first: dict[str, SourceFile] = {}
     for file in files:
-        other = first.setdefault(file.source_id, file.path)
-        if other != file.path:
+        other = first.setdefault(file.source_id, file)
+        if other.path != file.path:
             raise Refused(
-                f"{shown_path(other)} and {shown_path(file.path)} would be one source, {file.source_id}; "
+                f"{shown_path(other.path)} and {shown_path(file.path)} would be one source, {file.source_id}; "
                 "nothing was indexed: index the directory that holds both"
             )
+    return list(first.values())

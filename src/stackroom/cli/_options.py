@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cyclopts import Token
 
 _SHARED = Group("Library", sort_key=9)
 _NARROWING = Group("Narrowing", sort_key=5)
@@ -15,6 +20,12 @@ _SCOPE = Group("Scope", sort_key=1)
 DEFAULT_LIBRARY = Path("library")
 
 Tier: TypeAlias = Literal["hot", "warm", "cold"]
+
+
+def _whole_number(_kind: type, tokens: Sequence[Token]) -> int:
+    """Read an int; cyclopts would round 1.5."""
+    return int(tokens[0].value)
+
 
 Library: TypeAlias = Annotated[
     Path,
@@ -79,8 +90,10 @@ SourceIds: TypeAlias = Annotated[
 ]
 Tiers: TypeAlias = Annotated[
     tuple[Tier, ...],
-    Parameter(name="--tier", group=_NARROWING, show_default=False, help="Only this tier; or several."),
+    Parameter(name="--tier", group=_NARROWING, metavar="TIER", show_default=False, help="Only this tier; or several."),
 ]
 
 SourceId: TypeAlias = Annotated[str, Parameter(name="SOURCE", help="The source's id, as `stackroom sources` lists it.")]
-Number1To10000: TypeAlias = Annotated[int, Parameter(validator=Number(gte=1, lte=10_000), metavar="NUMBER")]
+Number1To10000: TypeAlias = Annotated[
+    int, Parameter(converter=_whole_number, validator=Number(gte=1, lte=10_000), metavar="NUMBER")
+]

@@ -21,6 +21,17 @@ FAILED: Final = 1
 WRONG_USAGE: Final = 2
 INTERRUPTED: Final = 130
 
+_EXPECTED: Final = (
+    CycloptsError,
+    WrongUsage,
+    Refused,
+    StackroomError,
+    ImportError,
+    OSError,
+    ValueError,
+    KeyboardInterrupt,
+)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that `arguments` (default: the process's) ask for and return its exit code.
@@ -31,32 +42,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         result = app(
-            sys.argv[1:] if arguments is None else list(arguments),
+            given,
             print_error=False,
             exit_on_error=False,
             result_action="return_value",
         )
         sys.stdout.flush()
-    except (CycloptsError, WrongUsage) as error:
-        return _said(f"{error} See: stackroom --help", WRONG_USAGE)
     except BrokenPipeError:
         # Who read our output has gone. Python would complain again when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except EmbedderMismatch as error:
-        return _said(f"{error}; without --embedder the library's own is taken", FAILED)
-    except (StackroomError, Refused, ImportError, ValueError) as error:
-        return _said(str(error), FAILED)
-    except OSError as error:
-        where = f": {error.filename}" if error.filename else ""
-        return _said(f"{error.strerror or type(error).__name__}{where}", FAILED)
-    except KeyboardInterrupt:
-        return _said("interrupted; what was written stays", INTERRUPTED)
+    except _EXPECTED as error:
+        sys.stderr.write(f"stackroom: {one_line(_message(error, given))}\n")
+        return _exit_code(error)
     return result if isinstance(result, int) else DONE
 
 
-def _said(message: str, code: int) -> int:
-    sys.stderr.write(f"stackroom: {one_line(message)}\n")
-    return code
+def _message(error: BaseException, given: Sequence[str]) -> str:
+    """Say what was wrong and what to do."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted; what was written by then stays"
+    if isinstance(error, CycloptsError | WrongUsage):
+        command = f" {given[0]}" if given and not given[0].startswith("-") and given[0] in app else ""
+        return f"{error} See: stackroom{command} --help"
+    if isinstance(error, EmbedderMismatch):
+        return f"{error}; without --embedder the library's own is taken"
+    if isinstance(error, OSError):
+        return ": ".join(str(part) for part in (error.filename, error.strerror or type(error).__name__) if part)
+    return str(error)
+
+
+def _exit_code(error: BaseException) -> int:
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    return WRONG_USAGE if isinstance(error, CycloptsError | WrongUsage) else FAILED

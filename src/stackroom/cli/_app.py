@@ -1,0 +1,385 @@
+"""The commands. Each reads its arguments, asks the library, and shows what it answered."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations at run time
+from typing import Annotated, Any, Literal, TypeVar
+
+from cyclopts import App, Parameter
+
+from stackroom import Scope, Source
+from stackroom.cli import _options as options
+from stackroom.cli import _shown
+from stackroom.cli._examples import EXAMPLES
+from stackroom.cli._files import found_files
+from stackroom.cli._indexing import Outcome, index_files
+from stackroom.cli._opening import opened
+from stackroom.cli._operating import TenantCounts, counts_of, description, tenant_ids
+from stackroom.cli._problems import Refused, WrongUsage
+
+app = App(
+    name="stackroom",
+    help="Index documents and transcripts as sources, and search what a tenant's groups may see.",
+    help_epilogue=EXAMPLES["stackroom"],
+    help_format="plaintext",
+    version=lambda: version("stackroom"),
+    default_parameter=Parameter(negative=()),
+    suppress_keyboard_interrupt=False,
+)
+
+Command = TypeVar("Command", bound=Callable[..., int | None])
+
+
+def _command(function: Command) -> Command:
+    """Add a command: its help is the docstring, each paragraph as wide as the terminal, and its examples."""
+    name = function.__name__.replace("_", "-")
+    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+    help_text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    app.command(function, name=name, help=help_text, help_epilogue=EXAMPLES[name])
+    return function
+
+
+@_command
+def index(
+    paths: Annotated[
+        list[Path], Parameter(name="PATH", help="Files (.txt .text .log .md .markdown .vtt .srt) and directories.")
+    ],
+    /,
+    *,
+    tenant: options.Tenant,
+    group: options.Groups,
+    folder: Annotated[
+        str | None, Parameter(metavar="FOLDER", help="The folder to file the sources in.", show_default=False)
+    ] = None,
+    tag: Annotated[tuple[str, ...], Parameter(metavar="TAG", help="A tag; or several.", show_default=False)] = (),
+    kind: Annotated[str, Parameter(metavar="KIND", help="What kind of sources they are.")] = "document",
+    title: Annotated[
+        str | None, Parameter(metavar="TITLE", help="The title of a single file.", show_default="its own")
+    ] = None,
+    tier: Annotated[options.Tier | None, Parameter(help="A tier to narrow searches by.", show_default=False)] = None,
+    library: options.Library = options.DEFAULT_LIBRARY,
+    embedder: options.Embedder = None,
+    json: options.Json = False,
+) -> int:
+    """Index files, and the files of directories, one source each.
+
+    A source that is there is replaced whole. Its id is the file's path relative to the directory given, or the name
+    of a file given by itself. Files of other kinds in a directory are left out, and so are hidden ones.
+    """
+    properties: dict[str, Any] = {
+        "tenant_id": tenant,
+        "acl_groups": group,
+        "folder_id": folder,
+        "tags": tag,
+        "kind": kind,
+        "tier": tier,
+    }
+    Source("checked before any file is read", passages=(), **properties)
+    found = found_files(paths)
+    if title is not None:
+        if len(found.files) != 1:
+            raise WrongUsage("--title names a single file; index the files one by one.")
+        properties["title"] = title
+    if not found.files and not found.skipped:
+        raise Refused("no file to index there: text is .txt .text .log .md .markdown, transcripts are .vtt .srt")
+    with opened(library, embedder, embeds=True, makes=True) as open_one:
+        outcome = index_files(open_one.library, found, properties, quiet=json)
+    _report(outcome, json=json)
+    return int(outcome.failed)
+
+
+def _report(outcome: Outcome, *, json: bool) -> None:
+    messages = _shown.message_console()
+    for skipped in outcome.skipped:
+        messages.print(f"skipped {_shown.visible(skipped.path)}: {skipped.message}", soft_wrap=True)
+    if json:
+        sources = [
+            {
+                "source_id": source_id,
+                "passages": indexed.passages,
+                "replaced": indexed.replaced,
+                "embedded": indexed.embedded,
+                "reused": indexed.reused,
+            }
+            for source_id, indexed in outcome.written
+        ]
+        _shown.print_json(
+            {
+                "sources": sources,
+                "passages": outcome.passages,
+                "skipped": outcome.skipped,
+                "other_suffixes": outcome.other_suffixes,
+                "seconds": round(outcome.seconds, 3),
+            }
+        )
+        return
+    _shown.output_console().print(_summary(outcome), soft_wrap=True)
+
+
+def _summary(outcome: Outcome) -> str:
+    left_out = [f"{len(outcome.skipped)} skipped"] if outcome.skipped else []
+    if outcome.other_suffixes:
+        left_out.append(f"{_counted(outcome.other_suffixes, 'file')} of other kinds left out")
+    done = f"indexed {_counted(len(outcome.written), 'source')}, {_counted(outcome.passages, 'passage')}"
+    return ", ".join([f"{done} in {outcome.seconds:.1f} s", *left_out])
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+@_command
+def search(
+    text: Annotated[str, Parameter(name="TEXT", help="What to look for.")],
+    /,
+    *,
+    tenant: options.Tenant,
+    group: options.Groups,
+    mode: Annotated[
+        Literal["hybrid", "lexical", "dense"], Parameter(help="By words and meaning, words alone, or meaning alone.")
+    ] = "hybrid",
+    top_k: Annotated[options.Number1To10000, Parameter(help="At most so many hits.")] = 10,
+    match: Annotated[Literal["any", "all"], Parameter(help="Passages with any of the words, or with all.")] = "any",
+    prefix: Annotated[bool, Parameter(help="Words may also begin so.", show_default=False)] = False,
+    kind: options.Kinds = (),
+    folder: options.Folders = (),
+    tag: options.AllTags = (),
+    source: options.SourceIds = (),
+    tier: options.Tiers = (),
+    library: options.Library = options.DEFAULT_LIBRARY,
+    embedder: options.Embedder = None,
+    json: options.Json = False,
+) -> None:
+    """Search what the groups may see, best first.
+
+    Each hit shows its rank, title, score, passage and place (the heading, or the time in a transcript), and the text
+    around the words looked for.
+    """
+    scope = Scope(tenant, group)
+    with opened(library, embedder, embeds=mode != "lexical") as open_one:
+        answer = open_one.library.search(
+            text,
+            scope=scope,
+            mode=mode,
+            top_k=top_k,
+            match=match,
+            prefix=prefix,
+            kinds=kind,
+            folder_ids=folder or None,
+            tags=tag,
+            source_ids=source or None,
+            tiers=tier,
+        )
+    if json:
+        about = {"query": text, "mode": answer.mode, "complete": answer.complete, "notes": answer.notes}
+        _shown.print_json(about | {"hits": answer.hits})
+    else:
+        _shown.show_answer(answer, text, prefix=prefix)
+
+
+@_command
+def sources(
+    *,
+    tenant: options.Tenant,
+    group: options.Groups,
+    kind: options.Kinds = (),
+    folder: options.Folders = (),
+    tag: options.AllTags = (),
+    source: options.SourceIds = (),
+    tier: options.Tiers = (),
+    limit: Annotated[options.Number1To10000, Parameter(help="At most so many.")] = 100,
+    after: Annotated[str | None, Parameter(metavar="CURSOR", help="Go on behind a page.", show_default=False)] = None,
+    library: options.Library = options.DEFAULT_LIBRARY,
+    embedder: options.Embedder = None,
+    json: options.Json = False,
+) -> None:
+    """List the sources that the groups may see, by source id."""
+    scope = Scope(tenant, group)
+    with opened(library, embedder) as open_one:
+        page = open_one.library.sources(
+            scope=scope,
+            kinds=kind,
+            folder_ids=folder or None,
+            tags=tag,
+            source_ids=source or None,
+            tiers=tier,
+            limit=limit,
+            after=after,
+        )
+    if json:
+        _shown.print_json({"sources": list(page), "next": page.next})
+    else:
+        _shown.show_sources(page, page.next)
+
+
+@_command
+def show(
+    source: options.SourceId,
+    /,
+    *,
+    tenant: options.Tenant,
+    group: options.Groups,
+    library: options.Library = options.DEFAULT_LIBRARY,
+    embedder: options.Embedder = None,
+    json: options.Json = False,
+) -> None:
+    """Show a source and its passages, if the groups may see it."""
+    scope = Scope(tenant, group)
+    with opened(library, embedder) as open_one:
+        info = open_one.library.source(source, scope=scope)
+        passages = open_one.library.passages(source, scope=scope)
+    if info is None:
+        raise Refused("these groups see no source of this id in this tenant; `stackroom sources` lists what they see")
+    if json:
+        _shown.print_json({"source": info, "passages": passages})
+    else:
+        _shown.show_source(info, passages)
+
+
+@_command
+def rescope(
+    source: options.SourceId,
+    /,
+    *,
+    tenant: options.Tenant,
+    group: Annotated[options.Groups, Parameter(show_default=False, help="A new access group; or several.")] = (),
+    folder: Annotated[
+        str | None, Parameter(metavar="FOLDER", help="Move it to this folder.", show_default=False)
+    ] = None,
+    no_folder: Annotated[bool, Parameter(help="Take it out of its folder.", show_default=False)] = False,
+    tag: Annotated[tuple[str, ...], Parameter(metavar="TAG", help="A new tag; or several.", show_default=False)] = (),
+    no_tags: Annotated[bool, Parameter(help="Take all its tags away.", show_default=False)] = False,
+    title: Annotated[str | None, Parameter(metavar="TITLE", help="A new title.", show_default=False)] = None,
+    no_title: Annotated[bool, Parameter(help="Take its title away.", show_default=False)] = False,
+    library: options.Library = options.DEFAULT_LIBRARY,
+    embedder: options.Embedder = None,
+    json: options.Json = False,
+) -> None:
+    """Change who may see a source, its folder, tags or title: what is given, and nothing else.
+
+    The groups and tags given take the place of the old ones. Every search from then on goes by the new.
+    """
+    changes: dict[str, Any] = {"acl_groups": group} if group else {}
+    changes |= _change("folder", "folder_id", folder, gone=no_folder, empty=None)
+    changes |= _change("tag", "tags", tag or None, gone=no_tags, empty=())
+    changes |= _change("title", "title", title, gone=no_title, empty=None)
+    if not changes:
+        raise WrongUsage("nothing to change: give --group, --folder, --tag or --title.")
+    with opened(library, embedder) as open_one:
+        passages = open_one.library.set_source_scope(source, tenant_id=tenant, **changes)
+    _done("re-scoped", source, passages, json=json)
+
+
+def _change(option: str, name: str, value: object, *, gone: bool, empty: object) -> dict[str, Any]:
+    """Return what is to be set under `name`: the value, or, when it is to go, what is empty."""
+    if gone and value is not None:
+        raise WrongUsage(f"--{option} and its --no- twin contradict each other; give one of them.")
+    if gone:
+        return {name: empty}
+    return {} if value is None else {name: value}
+
+
+@_command
+def remove(
+    source: options.SourceId,
+    /,
+    *,
+    tenant: options.Tenant,
+    library: options.Library = options.DEFAULT_LIBRARY,
+    embedder: options.Embedder = None,
+    json: options.Json = False,
+) -> None:
+    """Remove a source: no search, list or count shows it from then on, and its text is erased."""
+    with opened(library, embedder) as open_one:
+        passages = open_one.library.remove_source(source, tenant_id=tenant)
+    _done("removed", source, passages, json=json)
+
+
+def _done(what: str, source_id: str, passages: int, *, json: bool) -> None:
+    if not passages:
+        raise Refused("this tenant has no source of this id; nothing was changed")
+    if json:
+        _shown.print_json({"source_id": source_id, "passages": passages})
+    else:
+        line = f"{what} {_shown.visible(source_id)}: {_counted(passages, 'passage')}"
+        _shown.output_console().print(line, soft_wrap=True)
+
+
+@_command
+def remove_tenant(
+    tenant: Annotated[str, Parameter(name="TENANT", help="The tenant whose sources all go.")],
+    /,
+    *,
+    yes: Annotated[bool, Parameter(help="Do not ask.", show_default=False)] = False,
+    library: options.Library = options.DEFAULT_LIBRARY,
+    embedder: options.Embedder = None,
+    json: options.Json = False,
+) -> None:
+    """Remove all sources of a tenant, after asking."""
+    Scope(tenant, ["any"])
+    with opened(library, embedder) as open_one:
+        counts = counts_of(open_one.store, tenant)
+        if not counts.passages:
+            raise Refused("this library has nothing of such a tenant; nothing was changed")
+        if not yes:
+            _ask(counts)
+        passages = open_one.library.remove_tenant(tenant)
+    if json:
+        _shown.print_json({"tenant_id": tenant, "passages": passages})
+    else:
+        line = f"removed tenant {_shown.visible(tenant)}: {_counted(passages, 'passage')}"
+        _shown.output_console().print(line, soft_wrap=True)
+
+
+def _ask(counts: TenantCounts) -> None:
+    """Ask on the terminal; Refused when there is none, or the answer is not yes."""
+    if not sys.stdin.isatty():
+        raise Refused(
+            "remove-tenant asks first, and there is no terminal to ask on; add --yes to remove without asking"
+        )
+    sources = f"{_counted(counts.sources, 'source')}, {_counted(counts.passages, 'passage')}"
+    sys.stderr.write(f"Remove tenant {_shown.visible(counts.tenant_id)} with {sources}? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise Refused("nothing was removed")
+
+
+@_command
+def info(
+    *,
+    tenant: Annotated[
+        str | None, Parameter(metavar="TENANT", help="Count what is stored of a tenant.", show_default=False)
+    ] = None,
+    tenants: Annotated[bool, Parameter(help="List all tenants: an operator's view.", show_default=False)] = False,
+    library: options.Library = options.DEFAULT_LIBRARY,
+    embedder: options.Embedder = None,
+    json: options.Json = False,
+) -> None:
+    """Show a library: where it is, its format, its embedder and its size on disk."""
+    if tenant is not None:
+        Scope(tenant, ["any"])
+    with opened(library, embedder) as open_one:
+        asked = list(tenant_ids(open_one.store)) if tenants else []
+        if tenant is not None and tenant not in asked:
+            asked.append(tenant)
+        counts = [counts_of(open_one.store, tenant_id) for tenant_id in asked]
+        described = description(open_one.store.path)
+    if json:
+        _shown.print_json(described | ({"tenants": counts} if tenants or tenant is not None else {}))
+    else:
+        _shown.show(_shown.properties_table(_about(described, counts)))
+
+
+def _about(described: dict[str, Any], counts: list[TenantCounts]) -> Iterator[tuple[str, str]]:
+    yield "library", described["path"]
+    yield "format", str(described["format"])
+    for collection in described["collections"]:
+        yield "collection", f"{collection['name']}, embedder {collection['fingerprint']}"
+    yield "on disk", f"{described['bytes'] / 1e6:,.1f} MB"
+    for of_tenant in counts:
+        stored = f"{_counted(of_tenant.sources, 'source')}, {_counted(of_tenant.passages, 'passage')}"
+        yield "tenant", f"{of_tenant.tenant_id}: {stored}"

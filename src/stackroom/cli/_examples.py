@@ -1,0 +1,41 @@
+"""The examples of the help texts: they run, in this order, where `notes/` holds budget.md and kickoff.vtt."""
+
+from __future__ import annotations
+
+from typing import Final
+
+COMMANDS: Final = {
+    "stackroom": (
+        "stackroom index notes --tenant acme --group staff",
+        'stackroom search "spring budget" --tenant acme --group staff',
+    ),
+    "index": (
+        "stackroom index notes --tenant acme --group staff --folder handbook",
+        "stackroom index notes/budget.md --tenant acme --group board --tag finance",
+        "stackroom index notes/kickoff.vtt --tenant acme --group staff --kind meeting",
+    ),
+    "search": (
+        'stackroom search "when do we launch" --tenant acme --group staff',
+        "stackroom search budg --tenant acme --group board --mode lexical --prefix",
+        "stackroom search launch --tenant acme --group staff --kind meeting --json",
+    ),
+    "sources": (
+        "stackroom sources --tenant acme --group staff --group board",
+        "stackroom sources --tenant acme --group board --tag finance --json",
+    ),
+    "show": ("stackroom show kickoff.vtt --tenant acme --group staff",),
+    "rescope": (
+        "stackroom rescope budget.md --tenant acme --group staff --group board",
+        'stackroom rescope budget.md --tenant acme --folder plans --title "Budget 2027"',
+        "stackroom rescope budget.md --tenant acme --no-folder --no-tags",
+    ),
+    "remove": ("stackroom remove budget.md --tenant acme",),
+    "remove-tenant": ("stackroom remove-tenant acme --yes",),
+    "info": ("stackroom info", "stackroom info --tenant acme --json"),
+}
+"""Command lines by command, and under `stackroom` those of the whole program."""
+
+EXAMPLES: Final = {
+    command: "Examples:\n\n" + "\n".join(f"  {line}" for line in lines) for command, lines in COMMANDS.items()
+}
+"""The Examples block of each help text."""

@@ -1,0 +1,68 @@
+"""What an operator asks of a library beyond any reader's scope: its tenants, its format, its size on disk."""
+
+from __future__ import annotations
+
+import tomllib
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from stackroom.cli._opening import COLLECTION
+from stackroom.filters import And, Eq, Exists
+from stackroom.stores import Cursor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from stackroom.stores import EmbeddedStore
+
+_TENANT: Final = "tenantId"
+_LAST_SOURCE: Final = "\U0010ffff" * 512  # no source id comes behind it
+_LAST_INDEX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TenantCounts:
+    """A tenant and what is stored of it, whoever may see it, expired sources included until they are swept."""
+
+    tenant_id: str
+    sources: int
+    passages: int
+
+
+def tenant_ids(store: EmbeddedStore) -> Iterator[str]:
+    """Yield every tenant that has a passage, in order: one look at the store for each."""
+    after = None
+    while page := store.scan(COLLECTION, where=Exists(_TENANT), after=after, limit=1):
+        yield page[0].tenant_id
+        after = Cursor(page[0].tenant_id, _LAST_SOURCE, _LAST_INDEX)
+
+
+def counts_of(store: EmbeddedStore, tenant_id: str) -> TenantCounts:
+    """Count what is stored of a tenant; zeros for an unknown one."""
+    of_tenant = Eq(_TENANT, tenant_id)
+    sources = store.count(COLLECTION, where=And(of_tenant, Eq("index", 0)))
+    return TenantCounts(tenant_id, sources, store.count(COLLECTION, where=of_tenant))
+
+
+def description(path: Path) -> dict[str, Any]:
+    """Return the path, format, collections and bytes on disk of the library that stands there."""
+    written = tomllib.loads((path / "library.toml").read_text(encoding="utf-8"))
+    collections = [
+        {"name": name, "fingerprint": of_name["fingerprint"], "dimension": of_name["dimension"]}
+        for name, of_name in written.get("collections", {}).items()
+    ]
+    return {
+        "path": str(path),
+        "format": written["format"],
+        "collections": collections,
+        "bytes": sum(_size(file) for file in path.rglob("*")),
+    }
+
+
+def _size(path: Path) -> int:
+    """Return a file's bytes; 0 for a directory, and for what another process removed just now."""
+    with suppress(FileNotFoundError):
+        return path.stat().st_size if path.is_file() else 0
+    return 0

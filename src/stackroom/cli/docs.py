@@ -1,0 +1,76 @@
+"""docs/cli.md, made from the help of the commands: run ``python -m stackroom.cli.docs`` in a checkout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from stackroom.cli._app import app
+from stackroom.cli._examples import COMMANDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cyclopts import Argument
+
+_INTRODUCTION: Final = """\
+# The command line
+
+`pip install "stackroom[cli,local]"` brings the command `stackroom`. It works on a library in a directory: the one that
+`--library` names, else the environment's `STACKROOM_LIBRARY`, else `./library`. `stackroom index` makes it when it is
+missing; no other command does.
+
+* **Scope.** Whatever reads names a tenant and at least one group, whatever writes a tenant. Nothing widens that.
+* **Sources.** A file is a source. Its id is its path relative to the directory that was given (`guides/setup.md`), or
+  its name when it was given by itself. Text and Markdown are cut at headings and sentences, WebVTT and SubRip
+  transcripts between their cues. Text is UTF-8, or UTF-16 with a byte order mark; a file that is anything else is
+  skipped and said.
+* **Embedders.** `local` is a small model that a package carries, `hashing` needs none and knows only words. A library
+  belongs to the embedder that it was made with, and that one is taken when neither `--embedder` nor the environment's
+  `STACKROOM_EMBEDDER` names another. Listings, removals and lexical searches embed nothing, so they need none.
+* **Output.** `--json` prints one JSON document on stdout. Progress, notes and errors go to stderr.
+* **Exit codes.** 0 done; 1 failed, or some file was not indexed though it should have been (an empty one is no
+  failure); 2 the command line was not understood; 130 interrupted. What was written by then stays.
+
+The examples run as they stand, in this order, where a directory `notes` holds `budget.md` and `kickoff.vtt`.
+"""
+
+
+def page() -> str:
+    """Return the page docs/cli.md."""
+    return "\n".join([_INTRODUCTION, *(line for name in COMMANDS if name in app for line in _section(name))])
+
+
+def _section(name: str) -> Iterator[str]:
+    """Yield the lines of one command: what it does, how it is called, what it takes, examples."""
+    arguments = app[name].assemble_argument_collection()
+    yield from (f"## stackroom {name}", "", app[name].help.strip(), "")
+    yield from ("| argument | meaning |", "|---|---|")
+    yield from (_row(argument) for argument in sorted(arguments, key=_is_optional))
+    yield from ("", "```console", *(f"$ {line}" for line in COMMANDS[name]), "```", "")
+
+
+def _is_optional(argument: Argument) -> bool:
+    return not argument.required
+
+
+def _row(argument: Argument) -> str:
+    parameter = argument.parameter
+    choices = argument.get_choices()
+    value = "|".join(choices) if choices else parameter.metavar
+    name = argument.names[0]
+    call = f"{name} {value}" if value and name.startswith("-") else name
+    return f"| `{call.replace('|', chr(92) + '|')}` | {parameter.help}{_needed_or_default(argument)} |"
+
+
+def _needed_or_default(argument: Argument) -> str:
+    shown = argument.parameter.show_default
+    if argument.required:
+        return " Needed."
+    if shown is False:
+        return ""
+    return f" Default: {shown if isinstance(shown, str) else argument.field_info.default}."
+
+
+if __name__ == "__main__":
+    Path("docs/cli.md").write_text(page(), encoding="utf-8")

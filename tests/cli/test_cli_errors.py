@@ -1,0 +1,134 @@
+"""Whatever goes wrong is one line on stderr, with what to do, and an exit code that is not 0."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import CommandLine
+
+SCOPE = ("--tenant", "acme", "--group", "staff")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("serch", "x"),
+        ("search", "x", "--tenant", "acme"),
+        ("search", *SCOPE),
+        ("search", "x", *SCOPE, "--mode", "fuzzy"),
+        ("search", "x", *SCOPE, "--unknown"),
+        ("search", "x", "y", *SCOPE),
+        ("search", "x", *SCOPE, "--tier", "Hot"),
+        ("index", *SCOPE),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(stackroom: CommandLine, command: tuple[str, ...]) -> None:
+    ran = stackroom(*command)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("stackroom: ")
+    assert ran.err.count("\n") == 1
+
+
+def test_wrong_usage_names_the_help_of_the_command(stackroom: CommandLine) -> None:
+    assert stackroom("show", "x").err.endswith("See: stackroom show --help\n")
+    assert stackroom("shwo", "x").err.endswith("See: stackroom --help\n")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("search", "x", *SCOPE),
+        ("sources", *SCOPE),
+        ("show", "x", *SCOPE),
+        ("rescope", "x", "--tenant", "acme", "--no-tags"),
+        ("remove", "x", "--tenant", "acme"),
+        ("remove-tenant", "acme", "--yes"),
+        ("info",),
+    ],
+    ids=lambda command: command[0],
+)
+@pytest.mark.parametrize("is_there", [True, False], ids=["an empty directory", "no directory"])
+def test_only_index_makes_a_library(
+    stackroom: CommandLine, here: Path, command: tuple[str, ...], *, is_there: bool
+) -> None:
+    if is_there:
+        (here / "library").mkdir()
+    ran = stackroom(*command)
+    assert ran.code == 1
+    assert "no library in library: make one with `stackroom index`" in ran.err
+    assert not list(here.glob("library/*"))
+
+
+def test_a_foreign_directory_is_refused_and_not_touched(stackroom: CommandLine, notes: Path) -> None:
+    before = sorted(notes.rglob("*"))
+    for ran in (stackroom.index("notes", "--library", "notes"), stackroom("info", "--library", "notes")):
+        assert ran.code == 1
+        assert ran.err.count("\n") == 1
+    assert sorted(notes.rglob("*")) == before
+
+
+def test_a_library_of_a_newer_format_is_refused(stackroom: CommandLine, notes: Path, here: Path) -> None:
+    stackroom.index(str(notes))
+    (here / "library" / "library.toml").write_text("format = 999\n", encoding="utf-8")
+    ran = stackroom("info")
+    assert ran.code == 1
+    assert "format 999" in ran.err
+
+
+def test_another_embedder_is_refused_with_what_to_do(stackroom: CommandLine, notes: Path) -> None:
+    stackroom.index(str(notes))
+    ran = stackroom("search", "x", *SCOPE, "--embedder", "hashing:32")
+    assert ran.code == 1
+    assert "without --embedder the library's own is taken" in ran.err
+
+
+def test_the_librarys_own_embedder_is_taken_when_none_is_named(
+    stackroom: CommandLine, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stackroom.index(str(notes))
+    monkeypatch.delenv("STACKROOM_EMBEDDER")
+    assert stackroom.search("spring budget")["hits"][0]["id"] == "budget.md#0"
+    assert stackroom.index(str(notes)).code == 0
+
+
+def test_a_library_of_a_foreign_embedder_is_listed_and_searched_by_words(
+    stackroom: CommandLine, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from stackroom import Library, Source
+    from stackroom.embedders import FunctionEmbedder
+
+    monkeypatch.delenv("STACKROOM_EMBEDDER")
+    mine = FunctionEmbedder(lambda texts: [[1.0, 2.0] for _ in texts], id="mine", dimension=2)
+    with Library.open(here / "library", embedder=mine) as library:
+        library.index_source(Source("a", "document", "acme", ["staff"], ["red fox"]))
+    assert stackroom.found("fox", "--mode", "lexical") == ["a#0"]
+    assert "a" in stackroom("sources", *SCOPE).out
+    ran = stackroom("search", "fox", *SCOPE)
+    assert ran.code == 1
+    assert "--mode lexical" in ran.err
+
+
+@pytest.mark.parametrize("name", ["openai", "hashing:", "hashing:x", "hashing:٣", "local:3"])
+def test_an_unknown_embedder_is_wrong_usage(stackroom: CommandLine, notes: Path, name: str) -> None:
+    assert stackroom.index(str(notes), "--embedder", name).code == 2
+
+
+@pytest.mark.parametrize("tenant", ["", " ", "\u200b"])
+def test_a_blank_tenant_is_refused(stackroom: CommandLine, notes: Path, tenant: str) -> None:
+    stackroom.index(str(notes))
+    for command in (("search", "x", "--group", "g"), ("remove", "x"), ("info",)):
+        ran = stackroom(*command, f"--tenant={tenant}")
+        assert ran.code == 1
+        assert "tenant_id" in ran.err
+
+
+def test_text_that_is_no_unicode_is_refused(stackroom: CommandLine, notes: Path) -> None:
+    stackroom.index(str(notes))
+    ran = stackroom("search", "\udcff", *SCOPE)
+    assert ran.code == 1
+    assert ran.err.count("\n") == 1

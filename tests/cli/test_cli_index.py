@@ -1,0 +1,185 @@
+"""`stackroom index`: which files become which sources, and what is said of the others."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import CommandLine
+
+
+def test_a_directory_is_walked_and_ids_are_paths_relative_to_it(stackroom: CommandLine, notes: Path) -> None:
+    (notes / "plans" / "deep").mkdir(parents=True)
+    (notes / "plans" / "deep" / "x.TXT").write_text("word", encoding="utf-8")
+    ran = stackroom.index("notes", "--json")
+    assert ran.code == 0
+    assert [source["source_id"] for source in ran.json["sources"]] == ["budget.md", "kickoff.vtt", "plans/deep/x.TXT"]
+
+
+def test_the_id_of_a_single_file_is_its_name(stackroom: CommandLine, notes: Path) -> None:
+    assert stackroom.index(str(notes / "budget.md"), "--json").json["sources"][0]["source_id"] == "budget.md"
+
+
+def test_ids_are_composed(stackroom: CommandLine, here: Path) -> None:
+    (here / "cafe\u0301.txt").write_text("word", encoding="utf-8")
+    assert stackroom.index("cafe\u0301.txt", "--json").json["sources"][0]["source_id"] == "café.txt"
+
+
+def test_hidden_files_and_links_and_other_kinds_are_left_out(stackroom: CommandLine, notes: Path) -> None:
+    (notes / ".hidden.md").write_text("word", encoding="utf-8")
+    (notes / ".git").mkdir()
+    (notes / ".git" / "x.md").write_text("word", encoding="utf-8")
+    (notes / "linked.md").symlink_to(notes / "budget.md")
+    (notes / "picture.png").write_bytes(b"\x89PNG")
+    ran = stackroom.index("notes")
+    assert ran.code == 0
+    assert "indexed 2 sources, 3 passages" in ran.out
+    assert "1 file of other kinds left out" in ran.out
+
+
+def test_a_path_that_does_not_exist_is_refused_before_anything_is_indexed(stackroom: CommandLine, notes: Path) -> None:
+    ran = stackroom.index("notes", "absent.md")
+    assert (ran.code, ran.out) == (1, "")
+    assert "absent.md does not exist; nothing was indexed" in ran.err
+    assert not (notes.parent / "library").exists()
+
+
+def test_a_file_that_is_no_text_is_said_and_skipped_and_the_command_fails(stackroom: CommandLine, notes: Path) -> None:
+    (notes / "broken.txt").write_bytes(b"caf\xe9")
+    ran = stackroom.index("notes")
+    assert ran.code == 1
+    assert "skipped notes/broken.txt" in ran.err
+    assert "indexed 2 sources" in ran.out
+
+
+@pytest.mark.parametrize("content", [b"", b" \n\n", "\ufeff\u200b".encode()], ids=["nothing", "white space", "marks"])
+def test_an_empty_file_is_said_and_skipped_and_nothing_has_failed(
+    stackroom: CommandLine, notes: Path, content: bytes
+) -> None:
+    (notes / "empty.txt").write_bytes(content)
+    ran = stackroom.index("notes")
+    assert ran.code == 0
+    assert "skipped notes/empty.txt: it holds no text" in ran.err
+
+
+def test_an_empty_file_leaves_an_earlier_version_alone(stackroom: CommandLine, notes: Path) -> None:
+    stackroom.index("notes")
+    (notes / "budget.md").write_text("", encoding="utf-8")
+    stackroom.index("notes")
+    assert "budget.md#0" in stackroom.found("spring", "--mode", "lexical")
+
+
+def test_a_single_file_of_another_kind_is_said_and_the_command_fails(stackroom: CommandLine, here: Path) -> None:
+    (here / "letter.pdf").write_bytes(b"%PDF")
+    ran = stackroom.index("letter.pdf")
+    assert ran.code == 1
+    assert "skipped letter.pdf: it is none of .txt" in ran.err
+
+
+def test_a_transcript_that_is_none_is_said_with_its_line(stackroom: CommandLine, here: Path) -> None:
+    (here / "talk.vtt").write_text("WEBVTT\n\nhello\n", encoding="utf-8")
+    ran = stackroom.index("talk.vtt")
+    assert ran.code == 1
+    assert "skipped talk.vtt: line 3" in ran.err
+
+
+def test_a_directory_without_text_is_refused(stackroom: CommandLine, here: Path) -> None:
+    (here / "nothing").mkdir()
+    ran = stackroom.index("nothing")
+    assert ran.code == 1
+    assert "no file to index" in ran.err
+
+
+def test_two_files_that_would_be_one_source_are_refused(stackroom: CommandLine, here: Path) -> None:
+    for folder in ("a", "b"):
+        (here / folder).mkdir()
+        (here / folder / "x.md").write_text(folder, encoding="utf-8")
+    ran = stackroom.index("a", "b")
+    assert ran.code == 1
+    assert "would be one source" in ran.err
+    assert not (here / "library").exists()
+
+
+@pytest.mark.usefixtures("notes")
+def test_a_file_given_twice_is_indexed_once(stackroom: CommandLine) -> None:
+    assert len(stackroom.index("notes", "notes/budget.md", "notes", "--json").json["sources"]) == 2
+
+
+def test_a_second_run_replaces_and_reuses(stackroom: CommandLine, notes: Path) -> None:
+    stackroom.index("notes")
+    source = stackroom.index(str(notes / "budget.md"), "--json").json["sources"][0]
+    assert source == {"source_id": "budget.md", "passages": 2, "replaced": 2, "embedded": 0, "reused": 2}
+
+
+def test_properties_reach_the_sources(stackroom: CommandLine, notes: Path) -> None:
+    options = ("--folder", "plans", "--tag", "a", "--tag", "b", "--kind", "note", "--tier", "hot", "--title", "Money")
+    stackroom.index(str(notes / "budget.md"), *options, "--group", "board")
+    info = stackroom("show", "budget.md", "--tenant", "acme", "--group", "board", "--json").json["source"]
+    assert (info["folder_id"], info["tags"], info["kind"], info["tier"]) == ("plans", ["a", "b"], "note", "hot")
+    assert (info["title"], info["acl_groups"]) == ("Money", ["board", "staff"])
+
+
+@pytest.mark.usefixtures("notes")
+def test_titles_are_the_first_heading_or_the_name(stackroom: CommandLine) -> None:
+    stackroom.index("notes")
+    sources = stackroom("sources", "--tenant", "acme", "--group", "staff", "--json").json["sources"]
+    assert [source["title"] for source in sources] == ["Budget", "kickoff.vtt"]
+
+
+@pytest.mark.usefixtures("notes")
+def test_a_title_for_several_files_is_wrong_usage(stackroom: CommandLine) -> None:
+    assert stackroom.index("notes", "--title", "All").code == 2
+
+
+def test_a_blank_group_is_refused_before_anything_is_read(stackroom: CommandLine, notes: Path) -> None:
+    ran = stackroom.index("notes", group=" ")
+    assert ran.code == 1
+    assert not (notes.parent / "library").exists()
+
+
+def test_json_is_all_there_is_on_stdout(stackroom: CommandLine, notes: Path) -> None:
+    (notes / "empty.txt").touch()
+    ran = stackroom.index("notes", "--json")
+    assert ran.json["passages"] == 3
+    assert ran.json["skipped"] == [{"path": "notes/empty.txt", "reason": "empty", "message": "it holds no text"}]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other file systems refuse the name")
+def test_a_name_that_is_no_unicode_is_said_and_skipped(stackroom: CommandLine, notes: Path) -> None:
+    with open(os.fsencode(notes) + b"/\xff.txt", "wb") as file:  # noqa: PTH123 - a Path of bytes there is not
+        file.write(b"word")
+    ran = stackroom.index("notes", "--json")
+    assert ran.code == 1
+    assert ran.json["skipped"][0]["reason"] == "name"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_cannot_be_read_is_said_and_skipped(stackroom: CommandLine, notes: Path) -> None:
+    (notes / "budget.md").chmod(0)
+    ran = stackroom.index("notes")
+    assert ran.code == 1
+    assert "skipped notes/budget.md" in ran.err
+
+
+def test_a_file_that_is_too_large_is_said_and_skipped(stackroom: CommandLine, notes: Path) -> None:
+    with (notes / "huge.log").open("wb") as file:
+        file.truncate(25 * 1024 * 1024 + 1)
+    ran = stackroom.index("notes")
+    assert ran.code == 1
+    assert "skipped notes/huge.log: it is larger than 25 MiB" in ran.err
+
+
+def test_the_library_is_the_option_then_the_environment_then_here(
+    stackroom: CommandLine, notes: Path, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stackroom.index(str(notes))
+    monkeypatch.setenv("STACKROOM_LIBRARY", "from-environment")
+    stackroom.index(str(notes))
+    stackroom.index(str(notes), "--library", "from-option")
+    assert {path.parent.name for path in here.glob("*/library.toml")} == {"library", "from-environment", "from-option"}
