@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from stackroom import _keys as keys
 from stackroom._filters import And, Filter, Not, Or, conjuncts, leaves, matches
 from stackroom._values import MetadataValue
+from stackroom.stores._protocol import Record
 from stackroom.stores.embedded._columns import Column, Growing, ListColumn, Mask, Verdict
 
 if TYPE_CHECKING:
@@ -104,6 +105,15 @@ class Catalogue:
     def row_id(self, row: int) -> str:
         """Return a row's passage id."""
         return f"{self.ids[self.row_slots[row]]}#{self.place(row)}"
+
+    def record(self, row: int) -> Record:
+        """Return a record of what is known of a row without reading it: no text, and of the metadata its source's part.
+
+        The lists in it are the catalogue's own.
+        """
+        slot = int(self.row_slots[row])
+        metadata = {**self.metadata[slot], keys.INDEX: self.place(row)}
+        return Record.stored("", None, metadata, int(self._versions.view()[slot]))
 
     def by_source(self, rows: Rows) -> list[tuple[int, Rows]]:
         """Return ascending rows by their slots."""
@@ -298,6 +308,11 @@ def _by_reach(where: Filter) -> tuple[list[Filter], list[Filter], list[Filter]]:
         else:
             of_passage.append(member)
     return of_source, of_index, of_passage
+
+
+def judges_passages(where: Filter) -> bool:
+    """Tell whether a filter asks for metadata that the source does not decide."""
+    return bool(_by_reach(where)[2])
 
 
 def _key_of(leaf: Filter) -> str:

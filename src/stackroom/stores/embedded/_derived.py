@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from stackroom.stores.embedded._shard import Followers, Shard
     from stackroom.stores.embedded._sidefiles import SideFile
 
+SPARE_ROWS: Final = 4 * _codes.BLOCK
+"""So many unused rows are borne in any shard before they are numbered anew."""
+
 _CENTRED_ANEW: Final = 8
 """When the rows have become so many times as many as the mean is of, codes are made anew."""
 
@@ -61,7 +64,6 @@ def derive(writer: sqlite3.Connection, shard: Shard) -> None:
         _derive_codes(writer, shard, state)
     if state.rows - state.segmented >= _segments.SMALL:
         _derive_segments(writer, state)
-        shard.has_segments_to_merge = _segments.mergeable(writer) is not None
 
 
 def _derive_segments(writer: sqlite3.Connection, state: State) -> None:
@@ -104,6 +106,25 @@ def _live_rows(reader: sqlite3.Connection, end: int) -> np.ndarray[tuple[int], n
     for first, passages in reader.execute("SELECT first_row, passages FROM source WHERE first_row < ?", (end,)):
         is_live[first : first + passages] = True
     return np.flatnonzero(is_live)
+
+
+def needs_care(reader: sqlite3.Connection) -> bool:
+    """Tell whether there is something to merge, or too many rows are unused."""
+    return _is_sparse(state_of(reader)) or _segments.mergeable(reader) is not None
+
+
+def _is_sparse(state: State) -> bool:
+    return state.rows > 2 * state.live + SPARE_ROWS
+
+
+def care(shard: Shard) -> bool:
+    """Do one piece of the work that keeps a shard quick; False when there is none left. Readers never wait for it."""
+    with shard.reading(_nothing) as (reader, _):
+        is_sparse = _is_sparse(state_of(reader))
+    if is_sparse:
+        renumber(shard)
+        return True
+    return merge(shard)
 
 
 def merge(shard: Shard) -> bool:
@@ -163,11 +184,10 @@ def erase(shard: Shard) -> None:
     """
     with shard.reading(_nothing) as (reader, _):
         removals, scrubbed = reader.execute("SELECT removals, scrubbed FROM state").fetchone()
-        live = reader.execute("SELECT coalesce(sum(passages), 0) FROM source").fetchone()[0]
-        rows = state_of(reader).rows
+        state = state_of(reader)
     if removals == scrubbed:
         return
-    if rows > 2 * live:
+    if state.rows > 2 * state.live:
         renumber(shard)
     with shard.writing(_nothing) as (writer, _):
         _erase_rows(writer, shard)

@@ -1,21 +1,26 @@
-"""What one shard answers: the four questions, and both legs of a hybrid search at once; each within one transaction."""
+"""What one shard answers: the four questions, and both legs of a search at once; each within one transaction."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from stackroom import _keys as keys
 from stackroom.stores import _ranking
+from stackroom.stores._legs import Legs
 from stackroom.stores._protocol import Match, Record
+from stackroom.stores.embedded._catalogue import judges_passages
 from stackroom.stores.embedded._vectors import vectors_of
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from stackroom._filters import Filter
@@ -26,46 +31,129 @@ if TYPE_CHECKING:
     from stackroom.stores.embedded._shard import Followers, Shard
     from stackroom.stores.embedded._vectors import Snapshot
 
-    Looked = tuple[Catalogue, Rows, Snapshot | None, Asked | None]
-    Ranked = tuple[list[int], list[float]]
+    Ranked = tuple[Sequence[int], Sequence[float]]
     Parts = tuple[int, dict[str, MetadataValue]]
 
 _AT_A_TIME: Final = 900
 """Passages asked for by one statement: SQLite takes 999 parameters everywhere."""
 
 
-def legs(
-    shard: Shard,
-    query: NDArray[np.float64] | None,
-    words: LexicalQuery | None,
-    where: Filter,
-    limit: int,
-    *,
-    exact: bool,
-) -> tuple[list[Match], list[Match]]:
-    """Return the nearest allowed records, and the best worded, of one state; a leg that is not asked is empty.
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What both legs of one shard are asked; `query` has length 1. A leg that is not asked answers nothing."""
 
-    `query` has length 1.
+    query: NDArray[np.float64] | None
+    words: LexicalQuery | None
+    where: Filter
+    limit: int
+    exact: bool
+    across: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What a search takes from the followers under their lock."""
+
+    catalogue: Catalogue
+    position: int
+    allowed: Rows
+    snapshot: Snapshot | None
+    asked: Asked | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rankings:
+    """Rows and scores, best first, of each leg, and what each scores of that which only the other found."""
+
+    dense: Ranked = ((), ())
+    lexical: Ranked = ((), ())
+    dense_across: Ranked = ((), ())
+    lexical_across: Ranked = ((), ())
+
+    @property
+    def rows(self) -> set[int]:
+        return {*self.dense[0], *self.lexical[0]}
+
+
+def dense(shard: Shard, wanted: Wanted) -> list[Match]:
+    """Return the nearest allowed records."""
+    with shard.reading(partial(_look, wanted)) as (reader, looked):
+        ranked = _ranked(looked, wanted).dense
+        return _matches(ranked, _whole(reader, looked.catalogue, ranked[0]))
+
+
+def lexical(shard: Shard, wanted: Wanted) -> list[Match]:
+    """Return the best worded allowed records."""
+    with shard.reading(partial(_look, wanted)) as (reader, looked):
+        ranked = _ranked(looked, wanted).lexical
+        return _matches(ranked, _whole(reader, looked.catalogue, ranked[0]))
+
+
+def legs(shard: Shard, wanted: Wanted, choose: Callable[[Legs], list[Record]]) -> list[Record]:
+    """Let `choose` choose from what both legs found, in one state, and return the chosen records whole.
+
+    The records that `choose` is shown have no text, unless the filter judges passages by their own metadata.
     """
+    with shard.reading(partial(_look, wanted)) as (reader, looked):
+        rankings = _ranked(looked, wanted)
+        shown = _shown(shard, reader, looked, rankings.rows, wanted.where)
+        rows = {id(record): row for row, record in shown.items()}
+        found = Legs(
+            _matches(rankings.dense, shown),
+            _matches(rankings.lexical, shown),
+            _matches(rankings.dense_across, shown),
+            _matches(rankings.lexical_across, shown),
+        )
+        chosen = [rows[id(record)] for record in choose(found)]
+        whole = _whole(reader, looked.catalogue, chosen)
+        return [whole[row] for row in chosen]
 
-    def look(reader: sqlite3.Connection, followers: Followers) -> Looked:
-        allowed = followers.catalogue.allowed(where, reader)
-        snapshot = followers.dense(reader) if query is not None and len(allowed) else None
-        asked = None
-        if words is not None and len(allowed):
-            asked = followers.lexical(reader).asked(words, reader, followers.catalogue)
-        return followers.catalogue, allowed, snapshot, asked
 
-    with shard.reading(look) as (reader, (catalogue, allowed, snapshot, asked)):
-        near: Ranked = ([], [])
-        worded: Ranked = ([], [])
-        if snapshot is not None and query is not None:
-            near = _best(catalogue, *snapshot.scores(allowed, query, limit, exact=exact), limit)
-        if asked is not None:
-            worded = _best(catalogue, *asked.scores(allowed), limit)
-        parts = {row: _source_part(reader, catalogue, row) for row in {*near[0], *worded[0]}}
-        passages = _passages(reader, parts)
-        return _matches(near, parts, passages), _matches(worded, parts, passages)
+def _look(wanted: Wanted, reader: sqlite3.Connection, followers: Followers) -> _Looked:
+    allowed = followers.catalogue.allowed(wanted.where, reader)
+    snapshot = asked = None
+    if wanted.query is not None and len(allowed):
+        snapshot = followers.dense(reader)
+    if wanted.words is not None and len(allowed):
+        asked = followers.lexical(reader).asked(wanted.words, reader, followers.catalogue)
+    return _Looked(followers.catalogue, followers.state.position, allowed, snapshot, asked)
+
+
+def _ranked(looked: _Looked, wanted: Wanted) -> _Rankings:
+    near: Ranked = ((), ())
+    worded: Ranked = ((), ())
+    near_across: Ranked = ((), ())
+    worded_across: Ranked = ((), ())
+    if looked.snapshot is not None and wanted.query is not None:
+        rows, scores = looked.snapshot.scores(looked.allowed, wanted.query, wanted.limit, exact=wanted.exact)
+        near = _best(looked.catalogue, rows, scores, wanted.limit)
+    if looked.asked is not None:
+        rows, scores = looked.asked.scores(looked.allowed)
+        worded = _best(looked.catalogue, rows, scores, wanted.limit)
+        if wanted.across:
+            others, places, _ = np.intersect1d(rows, _without(near, worded), return_indices=True)
+            worded_across = others.tolist(), scores[places].tolist()
+    if wanted.across and looked.snapshot is not None and wanted.query is not None:
+        only_worded = _without(worded, near)
+        near_across = only_worded.tolist(), looked.snapshot.exact_scores(only_worded, wanted.query).tolist()
+    return _Rankings(near, worded, near_across, worded_across)
+
+
+def _without(ranked: Ranked, other: Ranked) -> Rows:
+    """Return the rows of one ranking that are not in the other."""
+    return np.asarray(sorted(set(ranked[0]) - set(other[0])), dtype=np.int64)
+
+
+def _shown(
+    shard: Shard, reader: sqlite3.Connection, looked: _Looked, rows: Collection[int], where: Filter
+) -> dict[int, Record]:
+    """Return records to choose from: as the catalogue knows them, if it is still where it was, else from the tables."""
+    if not judges_passages(where):
+        with shard.following():
+            catalogue = looked.catalogue
+            if catalogue.position == looked.position:
+                return {row: catalogue.record(row) for row in rows}
+    return _whole(reader, looked.catalogue, rows)
 
 
 def _best(catalogue: Catalogue, rows: Rows, scores: NDArray[np.float64], limit: int) -> Ranked:
@@ -165,15 +253,18 @@ def _passages(reader: sqlite3.Connection, rows: Iterable[int]) -> dict[int, tupl
     return found
 
 
-def _matches(ranked: Ranked, parts: dict[int, Parts], passages: dict[int, tuple[str, str]]) -> list[Match]:
-    return [Match(_record(row, parts, passages), score) for row, score in zip(*ranked, strict=True)]
+def _matches(ranked: Ranked, records: dict[int, Record]) -> list[Match]:
+    return [Match(records[row], score) for row, score in zip(*ranked, strict=True)]
 
 
-def _record(row: int, parts: dict[int, Parts], passages: dict[int, tuple[str, str]]) -> Record:
-    """Make a record of its own: no list in it is another record's."""
-    version, shared = parts[row]
-    text, own = passages[row]
-    metadata = {key: list(value) if isinstance(value, list) else value for key, value in shared.items()}
-    if own != "{}":
-        metadata.update(json.loads(own))
-    return Record.stored(text, None, metadata, version)
+def _whole(reader: sqlite3.Connection, catalogue: Catalogue, rows: Collection[int]) -> dict[int, Record]:
+    """Return records of rows as the tables hold them; no list in one is another's."""
+    passages = _passages(reader, rows)
+    found = {}
+    for row in rows:
+        version, metadata = _source_part(reader, catalogue, row)
+        text, own = passages[row]
+        if own != "{}":
+            metadata.update(json.loads(own))
+        found[row] = Record.stored(text, None, metadata, version)
+    return found

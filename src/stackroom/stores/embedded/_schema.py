@@ -16,6 +16,7 @@ class State(NamedTuple):
     is_gone: int
     layout: int
     rows: int
+    live: int
     coded: int
     segmented: int
     vocabulary: int
@@ -39,6 +40,7 @@ CREATE TABLE state (
     scrubbed INTEGER NOT NULL DEFAULT 0,   -- as many of them have been erased from the files
     layout INTEGER NOT NULL DEFAULT 1,     -- the numbering of the rows: side files of another are not this one's
     rows INTEGER NOT NULL DEFAULT 0,       -- rows ever given in this numbering; sources that went leave theirs unused
+    live INTEGER NOT NULL DEFAULT 0,       -- of them, those of sources that are there
     coded INTEGER NOT NULL DEFAULT 0,      -- of them, those whose codes are written
     segmented INTEGER NOT NULL DEFAULT 0,  -- of them, those whose postings are in a segment
     vocabulary INTEGER NOT NULL DEFAULT 0  -- how often words that nobody holds any more were dropped

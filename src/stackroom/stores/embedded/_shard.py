@@ -83,7 +83,7 @@ class Shard:
         self.is_named = is_named
         self.vocabulary: dict[str, int] = {}
         self.users = 0
-        self.has_segments_to_merge = False
+        self.needs_care = False
         self._vocabulary_of = -1
         self._lists = lists
         self._lock_timeout = lock_timeout
@@ -137,6 +137,10 @@ class Shard:
                 with suppress(sqlite3.Error):
                     writer.execute("ROLLBACK")
                 raise
+
+    def following(self) -> threading.RLock:
+        """Return the lock under which followers are looked at."""
+        return self._follow_lock
 
     def vectors_for_writing(self, layout: int) -> SideFile:
         """Return the file of the vectors; only within `writing`."""

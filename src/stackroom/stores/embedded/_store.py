@@ -15,6 +15,7 @@ from stackroom._errors import StackroomError, StoreError
 from stackroom._filters import Eq, Filter, In, conjuncts
 from stackroom._model import Page
 from stackroom.stores import _door, _ranking
+from stackroom.stores._legs import Legs
 from stackroom.stores._protocol import (
     Capabilities,
     CollectionSpec,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from stackroom._values import MetadataValue
+    from stackroom.stores._legs import LegsQuery
     from stackroom.stores.embedded._shard import Followers
 
 T = TypeVar("T")
@@ -84,7 +86,7 @@ class EmbeddedStore:
         self._process = os.getpid()
         self._shards: OrderedDict[Path, Shard] = OrderedDict()
         self._to_erase: dict[Path, Entry] = {}
-        self._mergers: dict[Path, threading.Thread] = {}
+        self._carers: dict[Path, threading.Thread] = {}
         self._lists = ListCache()
         self._lock = threading.RLock()
         self._is_closed = False
@@ -169,7 +171,7 @@ class EmbeddedStore:
                 return 0
             self._make_shard(name, tenant_id)
             went = self._in_shard(name, tenant_id, work, fingerprint)
-        self._merge_soon(name, tenant_id)
+        self._care_soon(name, tenant_id)
         return went
 
     def update(self, name: str, patch: Mapping[str, MetadataValue | None], *, where: Filter) -> int:
@@ -198,9 +200,8 @@ class EmbeddedStore:
         _door.check_where(where)
         _door.check_limit(limit)
         _door.check_fingerprint(spec, fingerprint)
-        work = partial(_reads.legs, query=query, words=None, where=where, limit=limit, exact=self._exact)
-        found = self._in_shards(name, where, work, fingerprint)
-        return _merged([near for near, _ in found], limit)
+        wanted = _reads.Wanted(query, None, where, limit, self._exact)
+        return _merged(self._in_shards(name, where, partial(_reads.dense, wanted=wanted), fingerprint), limit)
 
     def lexical(self, name: str, query: LexicalQuery, *, where: Filter, limit: int) -> list[Match]:
         """Return the best worded records that `where` matches, by BM25."""
@@ -208,30 +209,26 @@ class EmbeddedStore:
         _door.check_query(query)
         _door.check_where(where)
         _door.check_limit(limit)
-        work = partial(_reads.legs, query=None, words=query, where=where, limit=limit, exact=self._exact)
-        return _merged([worded for _, worded in self._in_shards(name, where, work)], limit)
+        wanted = _reads.Wanted(None, query, where, limit, self._exact)
+        return _merged(self._in_shards(name, where, partial(_reads.lexical, wanted=wanted)), limit)
 
-    def hybrid(
-        self,
-        name: str,
-        vector: ArrayLike,
-        query: LexicalQuery,
-        *,
-        where: Filter,
-        limit: int,
-        fingerprint: str | None = None,
-    ) -> tuple[list[Match], list[Match]]:
-        """Return what `dense` and `lexical` answer, both of one state: the scope is judged and records read once."""
+    def legs(
+        self, name: str, asked: LegsQuery, choose: Callable[[Legs], list[Record]], *, fingerprint: str
+    ) -> list[Record]:
+        """Let a Library choose from what both legs of its search find, of one state; return the chosen records whole.
+
+        The scope is judged once, and only what is chosen is read whole. `asked.where` names one tenant.
+        """
         self._check_open()
         spec = self._entry(name).spec
-        wanted = _ranking.unit(_door.query_vector(vector, spec.dimension))
-        _door.check_query(query)
-        _door.check_where(where)
-        _door.check_limit(limit)
-        _door.check_fingerprint(spec, fingerprint)
-        work = partial(_reads.legs, query=wanted, words=query, where=where, limit=limit, exact=self._exact)
-        found = self._in_shards(name, where, work, fingerprint)
-        return _merged([near for near, _ in found], limit), _merged([worded for _, worded in found], limit)
+        query = None
+        if asked.vector is not None:
+            query = _ranking.unit(_door.query_vector(asked.vector, spec.dimension))
+        wanted = _reads.Wanted(query, asked.words, asked.where, asked.limit, self._exact, asked.across)
+        work = partial(_reads.legs, wanted=wanted, choose=choose)
+        tenant_id = _door.named_tenant(asked.where)
+        found = self._in_shard(name, tenant_id, work, None if query is None else fingerprint)
+        return choose(Legs()) if found is None else found
 
     def scan(
         self, name: str, *, where: Filter, after: Cursor | None = None, limit: int, vectors: bool = False
@@ -265,9 +262,9 @@ class EmbeddedStore:
             if self._is_closed:
                 return
             self._is_closed = True
-            mergers = list(self._mergers.values())
-        for merger in mergers:
-            merger.join()
+            carers = list(self._carers.values())
+        for carer in carers:
+            carer.join()
         with self._lock:
             shards = dict(self._shards)
             for path, entry in self._to_erase.items():
@@ -336,29 +333,29 @@ class EmbeddedStore:
                 del self._shards[path]
                 shard.close()
 
-    def _merge_soon(self, name: str, tenant_id: str) -> None:
-        """Merge a shard's segments in a thread of its own, when there is something to merge and none is at it."""
+    def _care_soon(self, name: str, tenant_id: str) -> None:
+        """Merge a shard's segments and number its rows anew, in a thread of its own, when that is due."""
         entry = self._entry(name)
         path = self._path_of(entry, tenant_id)
         with self._lock:
             shard = self._shards.get(path)
-            if self._is_closed or path in self._mergers or shard is None or not shard.has_segments_to_merge:
+            if self._is_closed or path in self._carers or shard is None or not shard.needs_care:
                 return
-            shard.has_segments_to_merge = False
-            merger = threading.Thread(target=self._merge, args=(path, entry), name="stackroom-merge", daemon=True)
-            self._mergers[path] = merger
-            merger.start()
+            shard.needs_care = False
+            carer = threading.Thread(target=self._care, args=(path, entry), name="stackroom-care", daemon=True)
+            self._carers[path] = carer
+            carer.start()
 
-    def _merge(self, path: Path, entry: Entry) -> None:
+    def _care(self, path: Path, entry: Entry) -> None:
         try:
             with self._used(path, entry) as shard:
-                while shard is not None and not self._is_closed and _derived.merge(shard):
+                while shard is not None and not self._is_closed and _derived.care(shard):
                     pass
         except (StackroomError, ShardIsGone) as error:
-            _log.warning("segments could not be merged now (%s); a later write merges them", type(error).__name__)
+            _log.warning("a shard could not be cared for now (%s); a later write does it", type(error).__name__)
         finally:
             with self._lock:
-                self._mergers.pop(path, None)
+                self._carers.pop(path, None)
 
     def _make_shard(self, name: str, tenant_id: str) -> None:
         """Make a tenant's shard, unless somebody else just did."""

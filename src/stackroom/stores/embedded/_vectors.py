@@ -105,7 +105,11 @@ class Snapshot:
             rows = self._candidates(rows, query, limit)
         if len(rows) > limit:
             rows = self._near(rows, query.astype(np.float32), limit)
-        return rows, _ranking.cosines(self.vectors[rows], query)
+        return rows, self.exact_scores(rows, query)
+
+    def exact_scores(self, rows: Rows, query: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the cosines of rows."""
+        return _ranking.cosines(self.vectors[rows], query)
 
     def _candidates(self, allowed: Rows, query: NDArray[np.float64], limit: int) -> Rows:
         """Return the allowed rows whose codes are nearest, as many as were measured to be enough."""

@@ -155,11 +155,13 @@ class _Writing:
         self._passages: list[tuple[int, str, str, bytes]] = []
         self._vectors: list[NDArray[np.float32]] = []
         self._has_removed = False
+        self._live = state.live
 
     def take(self, touched: Iterable[Touched]) -> None:
         """Take passages away; what is left of a source is written anew, so that a number's rows never change."""
         for source in touched:
             self._has_removed = True
+            self._live -= len(source.rows)
             if not source.is_whole:
                 self._keep_rest(source)
             else:
@@ -215,9 +217,10 @@ class _Writing:
         self._writer.executemany("INSERT INTO journal (position, source) VALUES (?, ?)", self._journal)
         self._execute("DELETE FROM journal WHERE position <= ?", self._position - JOURNAL_LENGTH)
         self._execute(
-            "UPDATE state SET position = ?, rows = ?, removals = removals + ?",
+            "UPDATE state SET position = ?, rows = ?, live = ?, removals = removals + ?",
             self._position,
             self._rows,
+            self._live,
             int(self._has_removed),
         )
         if self._vectors:
@@ -226,6 +229,7 @@ class _Writing:
             file.write(self._begin, np.concatenate(self._vectors))
             file.sync()
             _derived.derive(self._writer, self._shard)
+        self._shard.needs_care = _derived.needs_care(self._writer)
 
     def _execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
         return self._writer.execute(statement, values)
@@ -253,6 +257,7 @@ class _Writing:
         self._execute("INSERT INTO vectors (source, rows) VALUES (?, ?)", number, stored_vectors(vectors))
         self._vectors.append(_ranking.power_scaled(vectors))
         self._rows += len(places)
+        self._live += len(places)
 
     def _keep_rest(self, source: Touched) -> None:
         """Move the passages that stay to new rows of a new number of the same source."""
