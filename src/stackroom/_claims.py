@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from stackroom._errors import Conflict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterator
 
     from stackroom.stores import VectorStore
 
@@ -29,7 +29,7 @@ class Claim:
     is_revoked: bool = False
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Claims:
     """The claims on one collection. Writes of a tenant share; a removal there runs alone. Tenants never wait."""
 
@@ -85,15 +85,16 @@ class Claims:
                 self._changed.notify_all()
 
 
-_registry: weakref.WeakKeyDictionary[VectorStore, dict[str, Claims]] = weakref.WeakKeyDictionary()
+_registry: weakref.WeakValueDictionary[tuple[Hashable, str], Claims] = weakref.WeakValueDictionary()
 _registry_lock = threading.Lock()
 
 
 def claims_of(store: VectorStore, collection: str) -> Claims:
-    """Return the claims that all Libraries of this process share over one collection of one store object."""
+    """Return the claims that all Libraries of this process share over one collection of one store.
+
+    Stores are one when they are one object, or say so by an equal `stands_on`: what several handles have in common,
+    such as a directory. Libraries keep their claims alive; with the last of them they are forgotten.
+    """
+    key = getattr(store, "stands_on", None) or id(store), collection
     with _registry_lock:
-        try:
-            of_store = _registry.setdefault(store, {})
-        except TypeError:  # a store that cannot be hashed or weakly referenced: each Library keeps its own
-            return Claims()
-        return of_store.setdefault(collection, Claims())
+        return _registry.setdefault(key, Claims())

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2]))  # so that tests can name tests.library.doubles
+from tests.library.doubles import HandClock, RecordingEmbedder, RecordingStore
 
 from stackroom import Library, Scope
 from stackroom.stores import EmbeddedStore, MemoryStore
-from tests.library.doubles import HandClock, RecordingEmbedder, RecordingStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -81,7 +81,7 @@ class RecordingEmbedder:
         if text in self.vectors:
             return list(self.vectors[text])
         words = HashingEmbedder(self.fingerprint.dimension).embed_query(text)
-        return [float(number) for number in words]  # type: ignore[union-attr] # an array of one dimension
+        return [float(number) for number in words]
 
 
 class HandClock:

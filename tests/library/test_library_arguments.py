@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.library.doubles import RecordingEmbedder, RecordingStore, source
 
 from stackroom import RRF, FilterError, Library, Narrowing, Scope, ScopeError, SourceError, Weighted
 from stackroom.stores import MemoryStore
-from tests.library.doubles import RecordingEmbedder, RecordingStore, source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,7 @@ SEARCHES_REFUSED: list[Any] = [
         for mode in (None, "", "Hybrid", "vector", 1, True, b"dense", ["dense"])
     ],
     *[pytest.param({"match": match}, id=f"match {match!r}") for match in (None, "", "ALL", "none", True, ["any"])],
-    *[pytest.param({"prefix": prefix}, id=f"prefix {prefix!r}") for prefix in (None, 0, 1, "yes", "", [])],
+    *[pytest.param({"prefix": prefix}, id=f"prefix {prefix!r}") for prefix in (None, 0, 1, "yes", "", ["x"])],
     *[
         pytest.param({"top_k": top_k}, id=f"top_k {top_k!r}")
         for top_k in (0, -1, 10_001, 2**70, True, False, 2.0, NAN, "5", None, [5], b"5")
@@ -76,6 +76,16 @@ SCOPES_REFUSED: list[Any] = [
     True,
     Scope,
 ]
+WHERES_REFUSED: list[Any] = [
+    "x",
+    [],
+    5,
+    {"a": None},
+    {"a": {"$foo": 1}},
+    {"a": [1]},
+    {"$and": []},
+    {"a": {"$gt": True}},
+]
 NARROWINGS_REFUSED: list[Any] = [
     *[
         pytest.param({name: value}, id=f"{name} {value!r:.30}")
@@ -86,10 +96,7 @@ NARROWINGS_REFUSED: list[Any] = [
         pytest.param({"folder_id": value}, id=f"folder_id {value!r:.30}")
         for value in ("", " ", chr(0x200B), 5, ["a"], "a\x00")
     ],
-    *[
-        pytest.param({"where": value}, id=f"where {value!r:.30}")
-        for value in ("x", [], 5, {"a": None}, {"a": {"$foo": 1}}, {"a": [1]}, {"$and": []}, {"a": {"$gt": True}})
-    ],
+    *[pytest.param({"where": value}, id=f"where {value!r:.30}") for value in WHERES_REFUSED],
 ]
 
 
@@ -279,9 +286,8 @@ def test_the_text_of_a_search_may_hold_any_character_but_lone_surrogates(ready: 
 
 
 def test_lists_of_a_search_may_be_any_iterable(ready: Library, scope: Scope) -> None:
-    found = ready.search(
-        "some", scope=scope, kinds={"doc"}, source_ids=iter(["s", "s"]), any_of=({"kinds": ("doc",)} for _ in range(2))
-    )
+    any_of: Any = ({"kinds": ("doc",)} for _ in range(2))
+    found = ready.search("some", scope=scope, kinds={"doc"}, source_ids=iter(["s", "s"]), any_of=any_of)
     assert [hit.id for hit in found] == ["s#0"]
 
 
@@ -295,7 +301,7 @@ def test_a_message_never_shows_what_was_handed_in(ready: Library, scope: Scope) 
         lambda: ready.count(scope=scope, source_ids=[secret + "\x00"]),
         lambda: ready.sources(scope=scope, after=secret),
     ):
-        with pytest.raises(ValueError, match=".") as caught:
+        with pytest.raises(ValueError, match=r".") as caught:
             attempt()
         assert secret not in str(caught.value)
 

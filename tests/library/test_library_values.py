@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.library.doubles import source
 
 from stackroom import FilterError, Narrowing, Passage, Scope, ScopeError, Source, SourceError
-from tests.library.doubles import source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,7 +46,7 @@ NAMES_TAKEN = [
     " padded ",
     "UPPER",
     "a\nb",
-    "it's \"quoted\" % _ \\ ; --",
+    'it\'s "quoted" % _ \\ ; --',
     "../up",
     "a#1",
     "🗄️",
@@ -66,11 +66,16 @@ LISTS_REFUSED: list[Any] = [
 ]
 
 
+def narrowed(field: str, value: Any) -> Narrowing:
+    given: dict[str, Any] = {field: value}
+    return Narrowing(**given)
+
+
 @pytest.mark.parametrize("name", [*NAMES_REFUSED, None])
 def test_a_tenant_or_group_that_cannot_be_one_is_a_scope_error_that_is_a_value_error(name: Any) -> None:
-    for make in (lambda: Scope(name, ["g"]), lambda: Scope("t", ["g", name])):
+    for tenant_id, group in ((name, "g"), ("t", name)):
         with pytest.raises(ScopeError) as caught:
-            make()
+            Scope(tenant_id, ["g", group])
         assert isinstance(caught.value, ValueError)
     with pytest.raises(ScopeError):
         source(tenant_id=name)
@@ -133,8 +138,9 @@ def test_a_name_of_a_source_that_cannot_be_one_is_a_source_error(field: str, nam
 
 @pytest.mark.parametrize("field", ["source_id", "kind"])
 def test_source_id_and_kind_are_needed(field: str) -> None:
+    missing: dict[str, Any] = {field: None}
     with pytest.raises(SourceError):
-        source(**{field: None})
+        source(**{"source_id": "s", **missing})
 
 
 @pytest.mark.parametrize("name", [*NAMES_REFUSED, None])
@@ -227,14 +233,20 @@ def test_metadata_that_no_record_can_hold_is_a_source_error(metadata: Any) -> No
 
 
 def test_numpy_scalars_in_metadata_become_pythons() -> None:
-    given = {"i": np.int32(5), "f": np.float64(0.5), "b": np.bool_(True), "s": np.str_("x"), "l": [np.int8(1), "a"]}
+    given: dict[str, Any] = {
+        "i": np.int32(5),
+        "f": np.float64(0.5),
+        "b": np.bool_(True),
+        "s": np.str_("x"),
+        "l": [np.int8(1), "a"],
+    }
     for made in (dict(source(metadata=given).metadata), dict(Passage("x", given).metadata)):
         assert made == {"i": 5, "f": 0.5, "b": True, "s": "x", "l": [1, "a"]}
         assert [type(value) for value in made.values()] == [int, float, bool, str, list]
 
 
 def test_integers_of_64_bits_and_hostile_keys_are_metadata() -> None:
-    given = {"$gt": 2**63 - 1, "a.b": -(2**63), "x'; --": "", " ": [], "🗄️": False}
+    given: dict[str, Any] = {"$gt": 2**63 - 1, "a.b": -(2**63), "x'; --": "", " ": [], "🗄️": False}
     assert dict(Passage("x", given).metadata) == given
 
 
@@ -279,7 +291,7 @@ def test_these_are_tiers(tier: Any) -> None:
 @pytest.mark.parametrize("field", ["kinds", "folder_ids", "tags", "source_ids", "tiers"])
 def test_a_name_in_a_narrowings_list_that_cannot_be_one_is_a_filter_error(field: str, name: Any) -> None:
     with pytest.raises(FilterError) as caught:
-        Narrowing(**{field: [name]})
+        narrowed(field, [name])
     assert isinstance(caught.value, ValueError)
 
 
@@ -287,13 +299,13 @@ def test_a_name_in_a_narrowings_list_that_cannot_be_one_is_a_filter_error(field:
 @pytest.mark.parametrize("values", LISTS_REFUSED)
 def test_a_narrowings_list_is_a_list(field: str, values: Any) -> None:
     with pytest.raises(FilterError):
-        Narrowing(**{field: values})
+        narrowed(field, values)
 
 
 @pytest.mark.parametrize("field", ["kinds", "folder_ids", "tags", "source_ids", "tiers"])
 def test_none_in_a_narrowings_list_is_a_filter_error(field: str) -> None:
     with pytest.raises(FilterError):
-        Narrowing(**{field: [None]})
+        narrowed(field, [None])
 
 
 @pytest.mark.parametrize("name", NAMES_REFUSED)

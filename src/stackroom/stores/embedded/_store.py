@@ -35,7 +35,7 @@ from stackroom.stores.embedded._sidefiles import SideFileIsTorn
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
@@ -106,6 +106,11 @@ class EmbeddedStore:
     def path(self) -> Path:
         """The library's directory."""
         return self._directory.path
+
+    @property
+    def stands_on(self) -> Hashable:
+        """What all handles on this directory have in common."""
+        return type(self), os.path.realpath(self._directory.path)
 
     # Collections
 

@@ -1,0 +1,97 @@
+"""Ranking on a judged collection: SciFact, word by word. Skipped where the collection is not at hand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stackroom import Library, Scope, Source
+from stackroom.embedders import HashingEmbedder
+from stackroom.filters import Eq
+from stackroom.stores import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+BESIDE_THE_CHECKOUT = Path(__file__).parents[3] / "shared" / "data"
+COLLECTION = Path(os.environ.get("STACKROOM_DATA", BESIDE_THE_CHECKOUT)) / "scifact"
+SCOPE = Scope("scifact", ["everyone"])
+QUERIES_OF_THE_SLOW_STORE = 20
+
+pytestmark = pytest.mark.skipif(
+    not (COLLECTION / "corpus.jsonl.gz").is_file(),
+    reason="the SciFact collection is not there: set STACKROOM_DATA to the folder that holds scifact/",
+)
+
+
+def lines(name: str) -> Iterator[dict[str, Any]]:
+    with gzip.open(COLLECTION / name, "rt", encoding="utf-8") as file:
+        for line in file:
+            yield json.loads(line)
+
+
+@pytest.fixture(scope="module")
+def queries() -> dict[str, str]:
+    return {query["_id"]: query["text"] for query in lines("queries.jsonl.gz")}
+
+
+@pytest.fixture(scope="module")
+def relevant() -> dict[str, set[str]]:
+    """Return the documents that were judged relevant, by query."""
+    judged: dict[str, set[str]] = defaultdict(set)
+    for row in (COLLECTION / "qrels.tsv").read_text(encoding="utf-8").splitlines():
+        query_id, document_id, grade = row.split("\t")
+        if grade.isdigit() and int(grade) > 0:
+            judged[query_id].add(document_id)
+    return dict(judged)
+
+
+@pytest.fixture(scope="module")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
+    with Library.open(tmp_path_factory.mktemp("scifact") / "store", embedder=HashingEmbedder(64)) as library:
+        for document in lines("corpus.jsonl.gz"):
+            text = f"{document['title']}\n{document['text']}"
+            library.index_source(Source(document["_id"], "abstract", SCOPE.tenant_id, SCOPE.acl_groups, [text]))
+        yield library
+
+
+@pytest.fixture(scope="module")
+def reference(embedded: Library) -> Library:
+    """Return a library over the reference store, which takes the same records in one write: it is slow by design."""
+    store = MemoryStore()
+    library = Library(store, "library", HashingEmbedder(64))
+    of_tenant = Eq("tenantId", SCOPE.tenant_id)
+    records = embedded._store.scan("library", where=of_tenant, limit=100_000, vectors=True)  # noqa: SLF001 - all of it
+    store.replace("library", records, where=of_tenant)
+    return library
+
+
+def found(library: Library, text: str) -> list[str]:
+    return [hit.source_id for hit in library.search(text, scope=SCOPE, mode="lexical", top_k=10)]
+
+
+def ndcg_at_10(ranked: Sequence[str], relevant: set[str]) -> float:
+    """Return the normalised discounted cumulative gain of the first ten, with gains of 0 and 1 (Järvelin 2002)."""
+    gain = sum(1 / math.log2(rank + 1) for rank, name in enumerate(ranked[:10], start=1) if name in relevant)
+    ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(len(relevant), 10) + 1))
+    return gain / ideal
+
+
+def test_ranking_by_words_is_as_good_as_measured(
+    embedded: Library, queries: dict[str, str], relevant: dict[str, set[str]]
+) -> None:
+    gains = [ndcg_at_10(found(embedded, queries[query_id]), of_query) for query_id, of_query in relevant.items()]
+    assert len(gains) == 300
+    assert sum(gains) / len(gains) >= 0.655
+
+
+def test_the_reference_store_finds_the_same(embedded: Library, reference: Library, queries: dict[str, str]) -> None:
+    for text in list(queries.values())[:QUERIES_OF_THE_SLOW_STORE]:
+        assert found(embedded, text) == found(reference, text)
