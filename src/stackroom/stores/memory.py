@@ -163,7 +163,7 @@ class MemoryStore:
             if not found:
                 return []
             rows = _ranking.power_scaled(np.stack([_vector_of(record) for record in found]))
-            scores = _ranking.cosines(rows, query)
+            scores = _ranking.cosines(rows, _ranking.row_norms(rows), query)
             return _matches(found, scores.tolist(), limit)
 
     def lexical(self, name: str, query: LexicalQuery, *, where: Filter, limit: int) -> list[Match]:

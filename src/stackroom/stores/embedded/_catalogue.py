@@ -97,7 +97,9 @@ class Catalogue:
         """Return the passage index of each of some live rows."""
         slots = self.row_slots[rows]
         found = np.asarray(rows - self._first_rows.view()[slots], dtype=np.int64)
-        for slot in self._odd_places.keys() & set(slots.tolist()) if self._odd_places else ():
+        if not self._odd_places:
+            return found
+        for slot in self._odd_places.keys() & set(slots.tolist()):
             of_slot = slots == slot
             found[of_slot] = self._odd_places[slot][found[of_slot]]
         return found
@@ -106,14 +108,17 @@ class Catalogue:
         """Return a row's passage id."""
         return f"{self.ids[self.row_slots[row]]}#{self.place(row)}"
 
-    def record(self, row: int) -> Record:
-        """Return a record of what is known of a row without reading it: no text, and of the metadata its source's part.
+    def records(self, rows: Rows) -> list[Record]:
+        """Return records of what is known of rows without reading them: no text, and the source's part of the metadata.
 
         The lists in it are the catalogue's own.
         """
-        slot = int(self.row_slots[row])
-        metadata = {**self.metadata[slot], keys.INDEX: self.place(row)}
-        return Record.stored("", None, metadata, int(self._versions.view()[slot]))
+        slots = self.row_slots[rows]
+        known = zip(slots.tolist(), self.places(rows).tolist(), self._versions.view()[slots].tolist(), strict=True)
+        return [
+            Record.stored("", None, {**self.metadata[slot], keys.INDEX: place}, version)
+            for slot, place, version in known
+        ]
 
     def by_source(self, rows: Rows) -> list[tuple[int, Rows]]:
         """Return ascending rows by their slots."""

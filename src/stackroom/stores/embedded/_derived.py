@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from stackroom.stores import _ranking
 from stackroom.stores.embedded import _codes, _segments
 from stackroom.stores.embedded._schema import State, state_of
 from stackroom.stores.embedded._vectors import codes_file, stored_quantiser, vectors_of
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     import sqlite3
 
     from stackroom.stores.embedded._shard import Followers, Shard
-    from stackroom.stores.embedded._sidefiles import SideFile
 
 SPARE_ROWS: Final = 4 * _codes.BLOCK
 """So many unused rows are borne in any shard before they are numbered anew."""
@@ -35,8 +33,7 @@ def mend(shard: Shard) -> None:
     """Write anew what of the side files is missing or torn."""
     with shard.writing(_nothing) as (writer, _):
         state = state_of(writer)
-        vectors = shard.vectors_for_writing(state.layout)
-        whole_vectors(writer, vectors, state, shard.dimension)
+        whole_rows(writer, shard, state)
         quantiser = stored_quantiser(writer)
         if quantiser is not None and not codes_file(shard.path, state.layout, quantiser).holds(
             state.coded // _codes.BLOCK
@@ -45,16 +42,17 @@ def mend(shard: Shard) -> None:
         derive(writer, shard)
 
 
-def whole_vectors(writer: sqlite3.Connection, vectors: SideFile, state: State, dimension: int) -> None:
+def whole_rows(writer: sqlite3.Connection, shard: Shard, state: State) -> None:
     """See that the file of the vectors holds all rows; when it does not, write it from the database."""
-    if vectors.holds(state.rows):
+    file = shard.rows_file(state.layout)
+    if file.holds(state.rows):
         return
     for first, stored in writer.execute(
         "SELECT first_row, rows FROM source JOIN vectors ON vectors.source = source.number ORDER BY first_row"
     ):
-        vectors.write(first, _ranking.power_scaled(vectors_of(stored, dimension)))
-    vectors.reach(state.rows)
-    vectors.sync()
+        file.write(first, vectors_of(stored, shard.dimension))
+    file.reach(state.rows)
+    file.sync()
 
 
 def derive(writer: sqlite3.Connection, shard: Shard) -> None:
@@ -78,7 +76,7 @@ def _derive_segments(writer: sqlite3.Connection, state: State) -> None:
 
 def _derive_codes(writer: sqlite3.Connection, shard: Shard, state: State) -> None:
     end = state.rows // _codes.BLOCK * _codes.BLOCK
-    rows = shard.vectors_for_writing(state.layout).view(end)
+    rows = shard.rows_file(state.layout).vectors(end)
     quantiser = stored_quantiser(writer)
     begin = state.coded
     if quantiser is None or end >= _CENTRED_ANEW * quantiser.centred:
@@ -161,7 +159,7 @@ def renumber(shard: Shard) -> None:
             "UPDATE state SET layout = layout + 1, rows = ?, coded = 0, segmented = 0, position = position + 1", (row,)
         )
         state = state_of(writer)
-        whole_vectors(writer, shard.vectors_for_writing(state.layout), state, shard.dimension)
+        whole_rows(writer, shard, state)
         derive(writer, shard)
 
 
@@ -169,7 +167,7 @@ def tidy(shard: Shard) -> None:
     """Remove side files of numberings and codes that are no longer used. Who still maps them keeps what it sees."""
     with shard.writing(_nothing) as (writer, _):
         state, quantiser = state_of(writer), stored_quantiser(writer)
-        used = {shard.vectors_for_writing(state.layout).path}
+        used = {shard.rows_file(state.layout).path}
         if quantiser is not None:
             used.add(codes_file(shard.path, state.layout, quantiser).path)
         for path in shard.path.glob("codes.*"):
@@ -201,15 +199,15 @@ def _erase_rows(writer: sqlite3.Connection, shard: Shard) -> None:
     state = state_of(writer)
     used = np.zeros(state.rows, dtype=np.bool_)
     used[_live_rows(writer, state.rows)] = True
-    vectors = shard.vectors_for_writing(state.layout)
-    whole_vectors(writer, vectors, state, shard.dimension)
+    whole_rows(writer, shard, state)
+    file = shard.rows_file(state.layout)
     for first in range(0, state.rows, _codes.BLOCK):
         unused = ~used[first : first + _codes.BLOCK]
         if unused.any():
-            rows = np.array(vectors.view(state.rows)[first : first + _codes.BLOCK])
+            rows = np.array(file.vectors(state.rows)[first : first + _codes.BLOCK])
             rows[unused] = 0
-            vectors.write(first, rows)
-    vectors.sync()
+            file.write(first, rows)
+    file.sync()
     _erase_codes(writer, shard, state, used)
 
 

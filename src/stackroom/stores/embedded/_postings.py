@@ -46,18 +46,18 @@ class ListCache:
 
     def __init__(self, limit: int = CACHE_BYTES) -> None:
         self._limit = limit
-        self._held: OrderedDict[tuple[int, int, int], Posting] = OrderedDict()
+        self._held: OrderedDict[tuple[int, int, int, int], Posting] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def get(self, key: tuple[int, int, int]) -> Posting | None:
-        """Return a list (shard, last segment, term) if it is held."""
+    def get(self, key: tuple[int, int, int, int]) -> Posting | None:
+        """Return a list (of a shard, its last segment, its last row, a term) if it is held."""
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
             return self._held.get(key)
 
-    def put(self, key: tuple[int, int, int], posting: Posting) -> None:
+    def put(self, key: tuple[int, int, int, int], posting: Posting) -> None:
         """Hold a list, and forget others when there are too many."""
         with self._lock:
             if key not in self._held:
@@ -133,15 +133,15 @@ class Postings:
         found: dict[int, Posting] = {}
         missing = []
         for term in terms:
-            held = self._cache.get((self._shard, newest, term)) if segments else _NONE
+            held = self._cache.get((self._shard, newest, self._end, term))
             if held is None:
                 missing.append(term)
             else:
                 found[term] = held
         for term, posting in self._read(missing, segments, reader).items():
-            self._cache.put((self._shard, newest, term), posting)
-            found[term] = posting
-        return {term: self._with_newer(term, posting) for term, posting in found.items()}
+            found[term] = self._with_newer(term, posting)
+            self._cache.put((self._shard, newest, self._end, term), found[term])
+        return found
 
     def _read(self, terms: list[int], segments: list[int], reader: sqlite3.Connection) -> dict[int, Posting]:
         keys = [_segments.key_of(segment, term) for term in terms for segment in segments]

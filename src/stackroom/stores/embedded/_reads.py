@@ -152,7 +152,8 @@ def _shown(
         with shard.following():
             catalogue = looked.catalogue
             if catalogue.position == looked.position:
-                return {row: catalogue.record(row) for row in rows}
+                known = np.fromiter(rows, np.int64, len(rows))
+                return dict(zip(rows, catalogue.records(known), strict=True))
     return _whole(reader, looked.catalogue, rows)
 
 

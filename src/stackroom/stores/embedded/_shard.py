@@ -22,15 +22,17 @@ from stackroom.stores.embedded._catalogue import Catalogue
 from stackroom.stores.embedded._directory import database_errors, sync_directory
 from stackroom.stores.embedded._postings import ListCache, Postings
 from stackroom.stores.embedded._schema import SHARD_FORMAT, State, make_tables, state_of
-from stackroom.stores.embedded._vectors import Snapshot, Vectors, vectors_file
+from stackroom.stores.embedded._vectors import RowsFile, Snapshot, Vectors
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stackroom.stores.embedded._sidefiles import SideFile
 
 FILE: Final = "shard.db"
 HOLDER: Final = "writer.json"
+
+_HOST: Final = socket.gethostname()
+_HOLDER_BYTES: Final = 256
 
 _IDLE_READERS: Final = 2
 """Connections kept open for the next readers; more are opened while more read at once."""
@@ -92,8 +94,9 @@ class Shard:
         self._pool_lock = threading.Lock()
         self._readers: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
-        self._vectors_file: tuple[int, SideFile] | None = None
+        self._rows_file: tuple[int, RowsFile] | None = None
         self._followers: Followers | None = None
+        self._holder: int | None = None
         self._is_closed = False
         with database_errors():
             reader = self._borrow()
@@ -142,12 +145,12 @@ class Shard:
         """Return the lock under which followers are looked at."""
         return self._follow_lock
 
-    def vectors_for_writing(self, layout: int) -> SideFile:
-        """Return the file of the vectors; only within `writing`."""
-        if self._vectors_file is None or self._vectors_file[0] != layout:
-            self._close_vectors()
-            self._vectors_file = layout, vectors_file(self.path, layout, self.dimension)
-        return self._vectors_file[1]
+    def rows_file(self, layout: int) -> RowsFile:
+        """Return the file of the vectors, to be written; only within `writing`."""
+        if self._rows_file is None or self._rows_file[0] != layout:
+            self._close_rows_file()
+            self._rows_file = layout, RowsFile(self.path, layout, self.dimension)
+        return self._rows_file[1]
 
     def vacuum(self, removals: int) -> None:
         """Write the database's file anew, and note that so many removals have been erased from it."""
@@ -160,12 +163,14 @@ class Shard:
         """Close the file."""
         with self._write_lock:
             self._is_closed = True
-            self._close_vectors()
+            self._close_rows_file()
             with self._pool_lock:
                 readers, self._readers = self._readers, []
             for connection in [*readers, *([] if self._writer is None else [self._writer])]:
                 connection.close()
-            self._writer = self._followers = None
+            if self._holder is not None:
+                os.close(self._holder)
+            self._writer = self._followers = self._holder = None
 
     # Connections
 
@@ -178,9 +183,16 @@ class Shard:
                 raise StoreUnavailable(self._held_message()) from error
             raise
         with suppress(OSError):
-            since = datetime.now(UTC).isoformat(timespec="seconds")
-            holder = {"process": os.getpid(), "host": socket.gethostname(), "since": since}
-            (self.path / HOLDER).write_text(json.dumps(holder), encoding="utf-8")
+            self._sign()
+
+    def _sign(self) -> None:
+        """Write down who holds the lock, for whoever waits for it."""
+        if self._holder is None:
+            self._holder = os.open(self.path / HOLDER, os.O_RDWR | os.O_CREAT, 0o644)
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        signed = json.dumps({"process": os.getpid(), "host": _HOST, "since": since})
+        os.lseek(self._holder, 0, os.SEEK_SET)
+        os.write(self._holder, signed.ljust(_HOLDER_BYTES).encode())
 
     def _held_message(self) -> str:
         holder = "another process"
@@ -219,10 +231,10 @@ class Shard:
             self._writer = self._connected()
         return self._writer
 
-    def _close_vectors(self) -> None:
-        if self._vectors_file is not None:
-            self._vectors_file[1].close()
-            self._vectors_file = None
+    def _close_rows_file(self) -> None:
+        if self._rows_file is not None:
+            self._rows_file[1].close()
+            self._rows_file = None
 
     # Following
 

@@ -26,12 +26,12 @@ class SideFileIsTorn(Exception):  # an incident, not an error: the shard writes 
 class SideFile:
     """Equal items, each an array of one shape, one behind the other in a file."""
 
-    def __init__(self, path: Path, dtype: str, shape: tuple[int, ...]) -> None:
+    def __init__(self, path: Path, dtype: np.dtype[Any] | str, shape: tuple[int, ...]) -> None:
         self.path = path
-        self._dtype = np.dtype(dtype)
+        self.dtype = np.dtype(dtype)
         self._shape = shape
-        self._item = self._dtype.itemsize * int(np.prod(shape))
-        self._mapped: NDArray[Any] = np.zeros((0, *shape), dtype=self._dtype)
+        self._item = self.dtype.itemsize * int(np.prod(shape))
+        self._mapped: NDArray[Any] = np.zeros((0, *shape), dtype=self.dtype)
         self._handle: int | None = None
 
     def view(self, items: int) -> NDArray[Any]:
@@ -48,7 +48,7 @@ class SideFile:
                 whole = os.fstat(file.fileno()).st_size // self._item
                 if whole:
                     mapped = mmap.mmap(file.fileno(), whole * self._item, access=mmap.ACCESS_READ)
-                    self._mapped = np.frombuffer(mapped, dtype=self._dtype).reshape(whole, *self._shape)
+                    self._mapped = np.frombuffer(mapped, dtype=self.dtype).reshape(whole, *self._shape)
         except FileNotFoundError:
             raise SideFileIsTorn(self.path.name) from None
 
@@ -64,14 +64,9 @@ class SideFile:
         if self._handle is None:
             self._handle = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o644)
         os.lseek(self._handle, first * self._item, os.SEEK_SET)
-        rest = memoryview(np.ascontiguousarray(items, dtype=self._dtype).tobytes())
+        rest = memoryview(np.ascontiguousarray(items, dtype=self.dtype).tobytes())
         while rest:
             rest = rest[os.write(self._handle, rest) :]
-
-    def reach(self, items: int) -> None:
-        """Make the file as long as `items` items, zeros at its end. The caller holds the shard's write transaction."""
-        if not self.holds(items) and items:
-            self.write(items - 1, np.zeros((1, *self._shape), dtype=self._dtype))
 
     def sync(self) -> None:
         """Make what was written durable."""
@@ -80,7 +75,7 @@ class SideFile:
 
     def close(self) -> None:
         """Let the file go; views that were handed out stay good."""
-        self._mapped = np.zeros((0, *self._shape), dtype=self._dtype)
+        self._mapped = np.zeros((0, *self._shape), dtype=self.dtype)
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None

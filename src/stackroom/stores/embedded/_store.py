@@ -222,7 +222,8 @@ class EmbeddedStore:
     ) -> list[Record]:
         """Let a Library choose from what both legs of its search find, of one state; return the chosen records whole.
 
-        The scope is judged once, and only what is chosen is read whole. `asked.where` names one tenant.
+        The scope is judged once, and only what is chosen is read whole. `asked.where` names one tenant, or two that
+        no passage can be of.
         """
         self._check_open()
         spec = self._entry(name).spec
@@ -231,9 +232,11 @@ class EmbeddedStore:
             query = _ranking.unit(_door.query_vector(asked.vector, spec.dimension))
         wanted = _reads.Wanted(query, asked.words, asked.where, asked.limit, self._exact, asked.across)
         work = partial(_reads.legs, wanted=wanted, choose=choose)
-        tenant_id = _door.named_tenant(asked.where)
-        found = self._in_shard(name, tenant_id, work, None if query is None else fingerprint)
-        return choose(Legs()) if found is None else found
+        for tenant_id in _named_tenants(asked.where) or ():
+            found = self._in_shard(name, tenant_id, work, None if query is None else fingerprint)
+            if found is not None:
+                return found
+        return choose(Legs())
 
     def scan(
         self, name: str, *, where: Filter, after: Cursor | None = None, limit: int, vectors: bool = False

@@ -29,9 +29,47 @@ EXACT_ROWS: Final = 2048
 _SINGLE: Final = float(np.finfo(np.float32).eps)
 
 
-def vectors_file(directory: Path, layout: int, dimension: int) -> SideFile:
-    """Return the file of a shard's vectors, scaled by powers of two, in the order of the rows."""
-    return SideFile(directory / f"codes.{layout}.vectors", "<f4", (dimension,))
+class RowsFile:
+    """The file of a shard's vectors, scaled by powers of two, and of their lengths, in the order of the rows."""
+
+    def __init__(self, directory: Path, layout: int, dimension: int) -> None:
+        item = np.dtype([("vector", "<f4", (dimension,)), ("norm", "<f8")])
+        self._file = SideFile(directory / f"codes.{layout}.vectors", item, ())
+        self.path = self._file.path
+
+    def vectors(self, rows: int) -> NDArray[np.float32]:
+        """Return the vectors of the first `rows` rows, not copied; SideFileIsTorn when there are not so many."""
+        found: NDArray[np.float32] = self._file.view(rows)["vector"]
+        return found
+
+    def norms(self, rows: int) -> NDArray[np.float64]:
+        """Return the lengths of those vectors, not copied."""
+        found: NDArray[np.float64] = self._file.view(rows)["norm"]
+        return found
+
+    def holds(self, rows: int) -> bool:
+        """Tell whether it is there with at least so many rows."""
+        return self._file.holds(rows)
+
+    def write(self, first: int, vectors: NDArray[np.float32]) -> None:
+        """Write vectors from row `first` on. Only who holds the shard's write transaction does."""
+        items = np.empty(len(vectors), dtype=self._file.dtype)
+        items["vector"] = _ranking.power_scaled(vectors)
+        items["norm"] = _ranking.row_norms(items["vector"])
+        self._file.write(first, items)
+
+    def reach(self, rows: int) -> None:
+        """Make it as long as `rows` rows; rows that were never written have a vector of zeros."""
+        if rows and not self.holds(rows):
+            self.write(rows - 1, np.zeros((1, self._file.dtype["vector"].shape[0]), dtype=np.float32))
+
+    def sync(self) -> None:
+        """Make what was written durable."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._file.close()
 
 
 def codes_file(directory: Path, layout: int, quantiser: _codes.Quantiser) -> SideFile:
@@ -52,26 +90,26 @@ class Vectors:
     def __init__(self, directory: Path, layout: int, dimension: int) -> None:
         self._directory = directory
         self._layout = layout
-        self._vectors = vectors_file(directory, layout, dimension)
+        self._rows = RowsFile(directory, layout, dimension)
         self._codes: SideFile | None = None
         self._quantiser: _codes.Quantiser | None = None
         self._newest: Growing | None = None
 
     def follow(self, reader: sqlite3.Connection, coded: int, rows: int) -> Snapshot:
         """Return what there is of `rows` rows, `coded` of them with codes; SideFileIsTorn when it is not all there."""
-        vectors = self._vectors.view(rows)
+        vectors, norms = self._rows.vectors(rows), self._rows.norms(rows)
         if not coded:
-            return Snapshot(vectors, None, None, None)
+            return Snapshot(vectors, norms, None, None, None)
         self._follow_quantiser(reader)
         if self._quantiser is None or self._codes is None or self._newest is None:
-            return Snapshot(vectors, None, None, None)
+            return Snapshot(vectors, norms, None, None, None)
         blocks = self._codes.view(coded // _codes.BLOCK)
         if self._behind != coded:
             self._behind, self._newest = coded, Growing(np.uint64, self._quantiser.words)
         done = coded + len(self._newest)
         if rows > done:
             self._newest.append(self._quantiser.encode(vectors[done:rows]))
-        return Snapshot(vectors, self._quantiser, blocks, self._newest.view()[: rows - coded])
+        return Snapshot(vectors, norms, self._quantiser, blocks, self._newest.view()[: rows - coded])
 
     def _follow_quantiser(self, reader: sqlite3.Connection) -> None:
         epoch, calibrated = reader.execute("SELECT epoch, calibrated FROM quantiser").fetchone()
@@ -92,6 +130,7 @@ class Snapshot:
     """Vectors and codes as of one place in the journal, to be ranked without a lock."""
 
     vectors: NDArray[np.float32]
+    norms: NDArray[np.float64]
     quantiser: _codes.Quantiser | None
     blocks: NDArray[np.uint64] | None
     newest: NDArray[np.uint64] | None
@@ -109,7 +148,7 @@ class Snapshot:
 
     def exact_scores(self, rows: Rows, query: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the cosines of rows."""
-        return _ranking.cosines(self.vectors[rows], query)
+        return _ranking.cosines(self.vectors[rows], self.norms[rows], query)
 
     def _candidates(self, allowed: Rows, query: NDArray[np.float64], limit: int) -> Rows:
         """Return the allowed rows whose codes are nearest, as many as were measured to be enough."""
@@ -137,9 +176,9 @@ class Snapshot:
         """
         rough = np.empty(len(rows), dtype=np.float32)
         for first in range(0, len(rows), _codes.BLOCK):
-            some = self.vectors[rows[first : first + _codes.BLOCK]]
-            norms = np.sqrt(np.einsum("ij,ij->i", some, some))
-            rough[first : first + _codes.BLOCK] = (some @ query) / np.where(norms > 0, norms, 1)
+            some = rows[first : first + _codes.BLOCK]
+            products = np.einsum("ij,j->i", self.vectors[some], query)  # BLAS would wake threads for so little
+            rough[first : first + _codes.BLOCK] = products / self.norms[some]
         last = np.partition(rough, len(rough) - limit)[len(rough) - limit]
         found: Rows = rows[rough >= last - 2 * _SINGLE * self.vectors.shape[1]]
         return found

@@ -11,7 +11,7 @@ import numpy as np
 
 from stackroom import _keys as keys
 from stackroom._errors import Conflict
-from stackroom.stores import _door, _ranking
+from stackroom.stores import _door
 from stackroom.stores.embedded import _derived
 from stackroom.stores.embedded._schema import state_of
 from stackroom.stores.embedded._segments import stored_terms
@@ -174,7 +174,7 @@ class _Writing:
         """See that every term has a number."""
         vocabulary = self._shard.vocabulary
         for attempt in (1, 2):
-            unknown = sorted(terms - vocabulary.keys())
+            unknown = sorted(term for term in terms if term not in vocabulary)
             if attempt == 2:  # noqa: PLR2004 - the second time, they are made
                 self._writer.executemany("INSERT INTO term (term) VALUES (?)", [(term,) for term in unknown])
             for start in range(0, len(unknown), _AT_A_TIME):
@@ -224,8 +224,8 @@ class _Writing:
             int(self._has_removed),
         )
         if self._vectors:
-            file = self._shard.vectors_for_writing(self._state.layout)
-            _derived.whole_vectors(self._writer, file, self._state, self._shard.dimension)
+            _derived.whole_rows(self._writer, self._shard, self._state)
+            file = self._shard.rows_file(self._state.layout)
             file.write(self._begin, np.concatenate(self._vectors))
             file.sync()
             _derived.derive(self._writer, self._shard)
@@ -255,7 +255,7 @@ class _Writing:
         number = int(written.lastrowid or 0)
         self._execute("UPDATE source SET version = ? WHERE number = ?", self._next_version(number), number)
         self._execute("INSERT INTO vectors (source, rows) VALUES (?, ?)", number, stored_vectors(vectors))
-        self._vectors.append(_ranking.power_scaled(vectors))
+        self._vectors.append(vectors)
         self._rows += len(places)
         self._live += len(places)
 
