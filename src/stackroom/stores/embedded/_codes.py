@@ -53,29 +53,28 @@ class Quantiser:
         return -(-len(self.mean) // 64)
 
     @cached_property
-    def _rotation(self) -> tuple[NDArray[np.int64], list[NDArray[np.float32]]]:
-        """A permutation, and an orthogonal matrix for each run of the permuted dimensions."""
+    def _stages(self) -> list[tuple[NDArray[np.int64], NDArray[np.float32], list[NDArray[np.float32]]]]:
+        """Two rounds of a random rotation: an order, signs, and an orthogonal matrix for each run of dimensions."""
         chance = np.random.default_rng(self.seed)
         dimension = len(self.mean)
-        matrices = []
-        order = chance.permutation(dimension)
-        for first in range(0, dimension, _ROTATED_AT_ONCE):
-            size = min(_ROTATED_AT_ONCE, dimension - first)
-            orthogonal, upper = np.linalg.qr(chance.standard_normal((size, size)))
-            matrices.append((orthogonal * np.sign(np.diag(upper))).astype(np.float32))
-        return order, matrices
+        matrices = [_hadamard(size) for size in _powers_of_two(dimension)]
+        return [
+            (chance.permutation(dimension), chance.choice(np.array([-1, 1], dtype=np.float32), dimension), matrices)
+            for _ in range(2)
+        ]
 
     def encode(self, rows: NDArray[np.float32]) -> Codes:
         """Return the codes of rows, shape (n, words)."""
         norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        order, matrices = self._rotation
-        centred = (rows / np.where(norms > 0, norms, 1)[:, None] - self.mean)[:, order]
+        turned = rows / np.where(norms > 0, norms, 1)[:, None] - self.mean
+        for order, signs, matrices in self._stages:
+            turned = turned[:, order] * signs
+            first = 0
+            for matrix in matrices:
+                turned[:, first : first + len(matrix)] = turned[:, first : first + len(matrix)] @ matrix
+                first += len(matrix)
         bits = np.zeros((len(rows), self.words * 64), dtype=np.bool_)
-        first = 0
-        for matrix in matrices:
-            size = len(matrix)
-            np.greater(centred[:, first : first + size] @ matrix, 0, out=bits[:, first : first + size])
-            first += size
+        np.greater(turned, 0, out=bits[:, : turned.shape[1]])
         return np.packbits(bits, axis=1, bitorder="little").view("<u8")
 
     def needed(self, allowed: int, limit: int) -> int | None:
@@ -91,6 +90,20 @@ class Quantiser:
         """What the database keeps of it."""
         mean = self.mean.astype("<f4").tobytes()
         return 1, self.epoch, self.seed, mean, self.centred, self.calibrated, json.dumps(self.candidates)
+
+
+def _powers_of_two(dimension: int) -> list[int]:
+    """Return powers of two, none above 512, that together are `dimension`."""
+    whole, rest = divmod(dimension, _ROTATED_AT_ONCE)
+    return [_ROTATED_AT_ONCE] * whole + [1 << bit for bit in range(rest.bit_length() - 1, -1, -1) if rest >> bit & 1]
+
+
+def _hadamard(size: int) -> NDArray[np.float32]:
+    """Return Sylvester's Hadamard matrix of a power of two, scaled to be orthogonal."""
+    places = np.arange(size)
+    is_odd = np.bitwise_count(places[:, None] & places) & 1
+    signs = 1 - 2 * is_odd.astype(np.float32)
+    return np.asarray(signs / np.sqrt(np.float32(size)), dtype=np.float32)
 
 
 def quantiser_of(stored: Sequence[object]) -> Quantiser:

@@ -58,7 +58,7 @@ CREATE TABLE passage (
     row INTEGER PRIMARY KEY,
     text TEXT NOT NULL,
     metadata TEXT NOT NULL,                -- JSON: the keys of its own
-    terms BLOB NOT NULL                    -- pairs (term, how often), uint32
+    terms BLOB NOT NULL                    -- numbers, then how often each, uint32
 );
 CREATE TABLE vectors (
     source INTEGER PRIMARY KEY,

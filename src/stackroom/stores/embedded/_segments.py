@@ -32,30 +32,32 @@ Lists = tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.float32]]
 
 
 def stored_terms(counted: Counter[str], numbers: Mapping[str, int]) -> bytes:
-    """Return what a passage keeps of its terms: pairs (term's number, how often), uint32, little-endian."""
-    pairs = array("I")
-    for term, frequency in counted.items():
-        pairs.append(numbers[term])
-        pairs.append(frequency)
+    """Return what a passage keeps of its terms: their numbers, then how often each stands; uint32, little-endian."""
+    kept = array("I", map(numbers.__getitem__, counted))
+    kept.extend(counted.values())
     if sys.byteorder == "big":
-        pairs.byteswap()
-    return pairs.tobytes()
+        kept.byteswap()
+    return kept.tobytes()
 
 
 def term_numbers(stored: bytes) -> NDArray[np.uint32]:
     """Return the numbers of the terms that a passage holds."""
-    return np.frombuffer(stored, dtype="<u4")[::2]
+    return np.frombuffer(stored, dtype="<u4", count=len(stored) // 8)
 
 
 def lists_of(passages: Sequence[tuple[int, bytes]]) -> Lists:
     """Return the postings of passages (row, terms), row by row."""
-    pairs = np.frombuffer(b"".join(terms for _, terms in passages), dtype="<u4").reshape(-1, 2)
+    kept = np.frombuffer(b"".join(terms for _, terms in passages), dtype="<u4")
     counts = np.fromiter((len(terms) // 8 for _, terms in passages), np.int64, len(passages))
     rows = np.repeat(np.fromiter((row for row, _ in passages), np.uint32, len(passages)), counts)
     ends = np.cumsum(counts)
-    summed = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(pairs[:, 1], dtype=np.int64)])
+    places = np.arange(len(rows)) + np.repeat(
+        ends - counts, counts
+    )  # of the numbers: each is followed by as many counts
+    frequencies = kept[places + np.repeat(counts, counts)]
+    summed = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(frequencies, dtype=np.int64)])
     lengths = summed[ends] - summed[ends - counts]
-    return pairs[:, 0], rows, _bm25.impacts(pairs[:, 1], np.repeat(lengths, counts))
+    return kept[places], rows, _bm25.impacts(frequencies, np.repeat(lengths, counts))
 
 
 def passages_between(reader: sqlite3.Connection, first: int, end: int) -> list[tuple[int, bytes]]:

@@ -234,26 +234,29 @@ class _Writing:
     def _execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
         return self._writer.execute(statement, values)
 
-    def _next_version(self, number: int) -> int:
-        """Note in the journal that a source has changed; return a version that no source of the library ever had."""
+    def _next_version(self, number: int | None = None) -> int:
+        """Return a version that no source of the library ever had; tell the journal of the source that it is for."""
         self._position += 1
-        self._journal.append((self._position, number))
+        if number is not None:
+            self._journal.append((self._position, number))
         version: int = (self._shard.number << 32) | self._position
         return version
 
     def _new_source(self, source_id: str, metadata: str, places: Sequence[int], vectors: NDArray[np.float32]) -> None:
         """Write a source's own row and its vectors, and give its passages the next rows."""
         odd = None if list(places) == list(range(len(places))) else np.asarray(places, dtype="<u4").tobytes()
+        version = self._next_version()
         written = self._execute(
-            "INSERT INTO source (source_id, version, metadata, first_row, passages, places) VALUES (?, 0, ?, ?, ?, ?)",
+            "INSERT INTO source (source_id, version, metadata, first_row, passages, places) VALUES (?, ?, ?, ?, ?, ?)",
             source_id,
+            version,
             metadata,
             self._rows,
             len(places),
             odd,
         )
         number = int(written.lastrowid or 0)
-        self._execute("UPDATE source SET version = ? WHERE number = ?", self._next_version(number), number)
+        self._journal.append((self._position, number))
         self._execute("INSERT INTO vectors (source, rows) VALUES (?, ?)", number, stored_vectors(vectors))
         self._vectors.append(vectors)
         self._rows += len(places)
