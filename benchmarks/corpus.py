@@ -5,7 +5,7 @@ The same arguments give the same corpus on every machine with the same NumPy.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ TOPICS = 1_000
 TENANTS = 50
 GROUPS = 200
 RANK = 48
+WIDE = 0.1
 SHARES = (0.0001, 0.001, 0.01, 0.1, 0.25)
 
 
@@ -34,7 +35,6 @@ class Corpus:
 
     passages: int
     seed: int = 1
-    _cache: dict[str, object] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def vocabulary(self) -> list[str]:
@@ -71,7 +71,7 @@ class Corpus:
 
     def _source(self, chance: np.random.Generator, tenant: int, number: int, size: int) -> list[Record]:
         topic = int(chance.integers(0, TOPICS))
-        groups = self._groups(chance)
+        groups = self.groups(chance)
         metadata = {
             "tenantId": f"tenant{tenant}",
             "sourceId": f"source{number}",
@@ -88,12 +88,12 @@ class Corpus:
             for index, vector in enumerate(vectors)
         ]
 
-    def _groups(self, chance: np.random.Generator) -> list[int]:
+    def groups(self, chance: np.random.Generator) -> list[int]:
         """One to four groups; group 0 on half of the sources, the others by a Zipf law."""
         wanted = int(chance.integers(1, 5))
         picked = {0} if chance.random() < 0.5 else set()
         while len(picked) < wanted:
-            picked.add(1 + int((GROUPS - 1) * chance.random() ** 2.2))
+            picked.add(1 + int((GROUPS - 1) * chance.random() ** 4))
         return sorted(picked)
 
     def text(self, chance: np.random.Generator, topic: int) -> str:
@@ -124,33 +124,30 @@ class Question:
 
 
 def scopes(corpus: Corpus, share: float, number: int) -> list[Scope]:
-    """Return scopes in the largest tenant that see about `share` of all passages, so far as groups allow."""
+    """Return scopes of one to ten groups in the largest tenant that see about `share` of all passages.
+
+    Groups are drawn at random, and of many draws those are kept whose part of a sample of sources comes nearest.
+    """
     chance = np.random.default_rng((corpus.seed, int(share * 1e6)))
-    sizes = _group_sizes(corpus)
-    wanted = share * corpus.passages
-    found = []
-    for _ in range(number):
-        order = [int(group) for group in chance.permutation(GROUPS)]
-        picked: list[int] = []
-        seen = 0.0
-        for group in sorted(order, key=lambda group: abs(sizes[group] - wanted)) if share < 0.001 else order:
-            if len(picked) < 10 and (not picked or seen + sizes[group] <= 1.15 * wanted) and sizes[group] <= 1.3 * wanted:
-                picked.append(group)
-                seen += sizes[group]
-        if not picked:
-            picked = [min(range(GROUPS), key=lambda group: abs(sizes[group] - wanted))]
-        found.append(Scope("tenant0", [f"group{group}" for group in picked]))
+    membership = _membership(corpus)
+    wanted = min(share * corpus.passages / corpus.tenant_sizes[0], 1.0)
+    drawn = []
+    for _ in range(400):
+        size = int(chance.integers(1, 11))
+        first = int(chance.integers(0, GROUPS))
+        picked = np.unique((first + chance.integers(0, GROUPS, size) * (chance.random() < 0.7)) % GROUPS)
+        if share >= WIDE:
+            picked = np.unique(np.append(picked, 0))
+        seen = float(membership[:, picked].any(axis=1).mean())
+        drawn.append((abs(seen - wanted), picked.tolist()))
+    drawn.sort(key=lambda pair: pair[0])
+    return [Scope("tenant0", [f"group{group}" for group in picked]) for _, picked in drawn[:number]]
+
+
+def _membership(corpus: Corpus) -> NDArray[np.bool_]:
+    """Return which groups may see each of some sources of the corpus, shape (sources, groups)."""
+    chance = np.random.default_rng((corpus.seed, 99))
+    found = np.zeros((20_000, GROUPS), dtype=np.bool_)
+    for source in found:
+        source[corpus.groups(chance)] = True
     return found
-
-
-def _group_sizes(corpus: Corpus) -> list[float]:
-    """Return how many passages of the largest tenant each group sees."""
-    key = "group sizes"
-    if key not in corpus._cache:  # noqa: SLF001 - this module's own
-        sizes = np.zeros(GROUPS)
-        chance = np.random.default_rng((corpus.seed, 99))
-        for _ in range(20_000):
-            for group in corpus._groups(chance):  # noqa: SLF001 - likewise
-                sizes[group] += 1
-        corpus._cache[key] = (sizes / 20_000 * corpus.tenant_sizes[0]).tolist()  # noqa: SLF001 - likewise
-    return corpus._cache[key]  # type: ignore[return-value] # noqa: SLF001 - likewise

@@ -31,12 +31,14 @@ DOCUMENTED: Final = frozenset({TENANT, GROUPS, STATUS, SOURCE, KIND, INDEX, FOLD
 LISTS: Final = frozenset({GROUPS, TAGS})
 STRINGS: Final = frozenset({KIND, STATUS, FOLDER, TITLE})
 
+_OF_SOURCE: Final = DOCUMENTED - {INDEX}
+
 MAX_INDEX: Final = 2**31 - 1
 
 
 def is_source_key(key: str) -> bool:
     """Tell whether all records of one source hold the same under this key."""
-    return (key in DOCUMENTED and key != INDEX) or key.startswith(OWN)
+    return key in _OF_SOURCE or key.startswith(OWN)
 
 
 def is_reserved(key: str) -> bool:

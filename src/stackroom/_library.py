@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 import numpy as np
 
 from stackroom import _keys as keys
+from stackroom._check import Check
 from stackroom._claims import Claim, claims_of
 from stackroom._errors import Conflict, EmbedderMismatch, ScopeError, SourceError
 from stackroom._filters import And, Eq, Exists, Filter, Range
 from stackroom._fusion import RRF, Fusion, check_fusion
+from stackroom._legs import Asking, SideBySide
 from stackroom._model import (
     Answer,
     Hit,
@@ -34,10 +36,11 @@ from stackroom._model import (
 from stackroom._reading import Reading, cursor_after, listing_of, place_of
 from stackroom._records import records_of
 from stackroom._scoping import branches_of, check_scope, condition, microseconds
-from stackroom._search import Notes, Search, SideBySide, Wish, check_capabilities, check_number, finished
+from stackroom._search import Notes, Search, Wish, check_capabilities, check_number, finished
 from stackroom.embedders import Embedder, Fingerprint, LocalEmbedder
 from stackroom.embedders._door import check_embedder, embed_in_batches, embed_passages, embed_query
-from stackroom.stores import CollectionSpec, VectorStore
+from stackroom.stores import CollectionSpec, LexicalQuery, VectorStore
+from stackroom.stores._legs import LegsQuery
 from stackroom.text import is_blank, query_terms
 
 if TYPE_CHECKING:
@@ -401,15 +404,16 @@ class Library:
         vector = None
         if wish.mode != "lexical":
             vector = embed_query(self._embedder, wish.text, self._limits.fingerprint.dimension)
-        search = Search(
-            store=self._store,
-            collection=self._collection,
-            fingerprint=str(self._limits.fingerprint),
-            side_by_side=self._side_by_side,
-            wish=wish,
-            where=within,
+        asked = LegsQuery(
             vector=vector,
-            has_words=has_words and uses_lexical,
+            words=LexicalQuery(wish.text, wish.match, wish.prefix) if has_words and uses_lexical else None,
+            where=within,
+            limit=wish.leg_length,
+            across=wish.mode == "hybrid" and wish.fusion.needs_both_scores,
+        )
+        fingerprint = str(self._limits.fingerprint)
+        search = Search(
+            Asking(self._store, self._collection, fingerprint, asked, self._side_by_side), wish, Check(within)
         )
         for code in self._standing_notes(wish, has_words=has_words, uses_lexical=uses_lexical):
             search.note(Notes.of(code))

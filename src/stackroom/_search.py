@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import threading
-from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, get_args
 
-from stackroom import _keys as keys
 from stackroom._errors import CapabilityError
-from stackroom._filters import And, Filter, In, Or, check_supported, matches
+from stackroom._filters import Filter, check_supported
 from stackroom._fusion import Candidate, Fusion, check_fusion
 from stackroom._model import Answer, Hit, Mode, Note
 from stackroom._records import hit_of
 from stackroom._values import unstorable_at
-from stackroom.stores import LexicalQuery, Match, VectorStore
+from stackroom.stores import LexicalQuery, Match, Record, VectorStore
+from stackroom.stores._legs import Legs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
+    from stackroom._check import Check
+    from stackroom._legs import Asking
+
 
 T = TypeVar("T")
-Legs: TypeAlias = tuple[list[Match], list[Match]]
 
 MAX_TOP_K: Final = 10_000
-_ATTEMPTS: Final = 3
-"""How often the legs are asked, in all, when writes between them show a source under two versions."""
-_NODES_AT_A_TIME: Final = 300
-"""Sources named by a filter of their own in one call, so that no filter grows beyond what every store serves."""
-
-_log = logging.getLogger("stackroom")
 
 
 class Notes:
@@ -121,70 +109,65 @@ def check_capabilities(store: VectorStore, wish: Wish, where: Filter) -> bool:
     return uses_lexical
 
 
-class SideBySide:
-    """Runs two calls at the same time: one here, one in a thread that is kept for the next search."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
-        self._process = os.getpid()
-
-    def run(self, here: Callable[[], T], there: Callable[[], T]) -> tuple[T, T]:
-        """Return both results; what either raises is raised when both have ended."""
-        future = self._workers().submit(copy_context().run, there)
-        try:
-            first = here()
-        except BaseException:
-            future.exception()
-            raise
-        return first, future.result()
-
-    def _workers(self) -> ThreadPoolExecutor:
-        with self._lock:
-            if self._pool is None or self._process != os.getpid():  # a fork leaves no threads behind
-                self._pool = ThreadPoolExecutor(thread_name_prefix="stackroom-leg")
-                self._process = os.getpid()
-            return self._pool
-
-    def close(self) -> None:
-        """Let the threads end."""
-        with self._lock:
-            pool, self._pool = self._pool, None
-        if pool is not None and self._process == os.getpid():
-            pool.shutdown()
-
-
 @dataclass(slots=True)
 class Search:
     """One search within a condition that stands: asks the legs, checks what they answer, fuses and cuts."""
 
-    store: VectorStore
-    collection: str
-    fingerprint: str
-    side_by_side: SideBySide
+    asking: Asking
     wish: Wish
-    where: Filter
-    vector: NDArray[np.float32] | None
-    has_words: bool
+    check: Check
     notes: dict[str, Note] = field(default_factory=dict)
-    dropped: int = 0
+    chosen: list[tuple[float, Candidate]] = field(default_factory=list)
 
     def answer(self) -> Answer:
         """Return the answer: at most top_k hits in the total order, and what there is to know."""
-        candidates, best_lexical = self._candidates()
-        if self.dropped:
-            _log.warning("%d hits of the store did not pass the check and were dropped", self.dropped)
-            self.note(Notes.dropped(self.dropped))
-        scored = [(self._score(candidate, best_lexical), candidate) for candidate in candidates]
-        if self.wish.min_score is not None:
-            scored = [pair for pair in scored if pair[0] >= self.wish.min_score]
-        scored.sort(key=lambda pair: (-pair[0], pair[1].record.id))
-        hits = tuple(hit_of(candidate, score) for score, candidate in scored[: self.wish.top_k])
+        records = self.asking.at_once(self._choose_at_once)
+        if records is None:
+            legs, is_one_state = self.asking.apart(self.check)
+            if not is_one_state:
+                self.note(Notes.of("changed_meanwhile"))
+            self._choose(legs)
+        else:
+            self._fill(records)
+        for note in self.check.notes.values():
+            self.note(note)
+        if self.check.report():
+            self.note(Notes.dropped(self.check.dropped))
+        hits = tuple(hit_of(candidate, score) for score, candidate in self.chosen)
         return finished(hits, self.wish.mode, self.notes.values())
 
     def note(self, note: Note) -> None:
         """Keep a note; the first of its code stands."""
         self.notes.setdefault(note.code, note)
+
+    def _choose_at_once(self, legs: Legs) -> list[Record]:
+        """Check the legs of one state and choose; return the records whose texts the answer needs."""
+        self.check.begin()
+        dense, dense_across, lexical, lexical_across = (self.check.kept(found) for found in legs.lists)
+        self._choose(Legs(dense, lexical, dense_across, lexical_across))
+        return [candidate.record for _, candidate in self.chosen]
+
+    def _fill(self, records: Sequence[Record]) -> None:
+        """Take the whole records of what was chosen; each is judged once more, as it is what will be shown."""
+        chosen, self.chosen = self.chosen, []
+        for (score, candidate), record in zip(chosen, records, strict=True):
+            if self.check.passes(record, candidate.record.id):
+                candidate.record = record
+                self.chosen.append((score, candidate))
+
+    def _choose(self, legs: Legs) -> None:
+        """Fuse the legs and keep the best top_k in the total order."""
+        candidates = _candidates(legs.dense, legs.lexical)
+        best_lexical = legs.lexical[0].score if legs.lexical else 0.0
+        found = list(candidates.values())
+        if self.asking.asked.across:
+            unmatched = None if self.asking.asked.words is None else 0.0
+            found = _with_scores(candidates, legs.dense_across, legs.lexical_across, unmatched=unmatched)
+        scored = [(self._score(candidate, best_lexical), candidate) for candidate in found]
+        if self.wish.min_score is not None:
+            scored = [pair for pair in scored if pair[0] >= self.wish.min_score]
+        scored.sort(key=lambda pair: (-pair[0], pair[1].record.id))
+        self.chosen = scored[: self.wish.top_k]
 
     def _score(self, candidate: Candidate, best_lexical: float) -> float:
         if self.wish.mode == "dense":
@@ -193,122 +176,11 @@ class Search:
             return candidate.lexical_score or 0.0
         return self.wish.fusion.score(candidate, best_lexical)
 
-    def _candidates(self) -> tuple[list[Candidate], float]:
-        """Ask the legs until they agree on every source's version, at most three times; return the candidates."""
-        for attempt in range(1, _ATTEMPTS + 1):
-            self.dropped = 0
-            legs = self._legs()
-            extra, some_are_gone = self._scores_across(*legs)
-            changed = _two_versions(*legs, *extra)
-            if not changed and not some_are_gone:
-                break
-            if attempt == _ATTEMPTS:
-                self.note(Notes.of("changed_meanwhile"))
-                stands = _versions(legs[0], extra[0], legs[1], extra[1])
-                legs, extra = _as_it_stands(legs, stands), _as_it_stands(extra, stands)
-        dense, lexical = legs
-        best_lexical = lexical[0].score if lexical else 0.0
-        candidates = _candidates(dense, lexical)
-        if not self._fuses_scores:
-            return list(candidates.values()), best_lexical
-        return _with_scores(candidates, *extra, unmatched=0.0 if self.has_words else None), best_lexical
-
-    @property
-    def _fuses_scores(self) -> bool:
-        return self.wish.mode == "hybrid" and self.wish.fusion.needs_both_scores
-
-    def _legs(self) -> Legs:
-        length = self.wish.leg_length
-        if self.vector is None:
-            return [], self._lexical(self.where, length)
-        if not self.has_words:
-            return self._dense(self.where, length), []
-        return self.side_by_side.run(lambda: self._dense(self.where, length), lambda: self._lexical(self.where, length))
-
-    def _dense(self, where: Filter, limit: int) -> list[Match]:
-        if self.vector is None:
-            return []
-        found = self.store.dense(self.collection, self.vector, where=where, limit=limit, fingerprint=self.fingerprint)
-        return self._checked(found, where)
-
-    def _lexical(self, where: Filter, limit: int) -> list[Match]:
-        query = LexicalQuery(self.wish.text, self.wish.match, self.wish.prefix)
-        return self._checked(self.store.lexical(self.collection, query, where=where, limit=limit), where)
-
-    def _checked(self, found: list[Match], where: Filter) -> list[Match]:
-        """Judge every match again by the reference evaluator; drop and count what fails or comes twice."""
-        for note in getattr(found, "notes", ()):
-            self.note(note)
-        kept: dict[str, Match] = {}
-        for match in found:
-            if match.id not in kept and matches(where, match.record.metadata):
-                kept[match.id] = match
-        self.dropped += len(found) - len(kept)
-        return list(kept.values())
-
-    def _scores_across(self, dense: list[Match], lexical: list[Match]) -> tuple[Legs, bool]:
-        """Score what only the other leg found, when the fusion needs it; tell whether some of it is gone."""
-        if not self._fuses_scores:
-            return ([], []), False
-        only_lexical = _missing(lexical, dense)
-        only_dense = _missing(dense, lexical)
-        extra_dense = [match for where, limit in self._naming(only_lexical) for match in self._dense(where, limit)]
-        extra_lexical = (
-            [match for where, limit in self._naming(only_dense) for match in self._lexical(where, limit)]
-            if self.has_words
-            else []
-        )
-        return (extra_dense, extra_lexical), len(extra_dense) < len(only_lexical)
-
-    def _naming(self, wanted: Sequence[Match]) -> Iterator[tuple[Filter, int]]:
-        """Yield filters within the search's own that name certain records, and how many each names."""
-        indexes: dict[str, set[int]] = defaultdict(set)
-        for match in wanted:
-            indexes[match.record.source_id].add(match.record.index)
-        alike: dict[frozenset[int], list[str]] = defaultdict(list)
-        for source_id, of_source in indexes.items():
-            alike[frozenset(of_source)].append(source_id)
-        groups = [
-            (And(In(keys.SOURCE, sources), In(keys.INDEX, sorted(places))), len(sources) * len(places))
-            for places, sources in alike.items()
-        ]
-        for start in range(0, len(groups), _NODES_AT_A_TIME):
-            part = groups[start : start + _NODES_AT_A_TIME]
-            yield And(self.where, Or(*(named for named, _ in part))), sum(number for _, number in part)
-
 
 def finished(hits: tuple[Hit, ...], mode: Mode, notes: Iterable[Note]) -> Answer:
     """Return an answer; it is complete when every note leaves it so."""
     kept = tuple(notes)
     return Answer(hits, mode, all(note.code in Notes.COMPLETE for note in kept), kept)
-
-
-def _missing(of_leg: list[Match], other: list[Match]) -> list[Match]:
-    there = {match.id for match in other}
-    return [match for match in of_leg if match.id not in there]
-
-
-def _versions(*matches_of: list[Match]) -> dict[str, int | None]:
-    """Return each source's version as the first of these lists that holds it saw it."""
-    seen: dict[str, int | None] = {}
-    for of_leg in matches_of:
-        for match in of_leg:
-            seen.setdefault(match.record.source_id, match.record.version)
-    return seen
-
-
-def _two_versions(*matches_of: list[Match]) -> bool:
-    """Tell whether some source shows under two versions."""
-    seen = _versions(*matches_of)
-    return any(seen[match.record.source_id] != match.record.version for of_leg in matches_of for match in of_leg)
-
-
-def _as_it_stands(legs: Legs, stands: Mapping[str, int | None]) -> Legs:
-    """Leave out the passages of another version than the one that stands."""
-    dense, lexical = (
-        [match for match in leg if stands[match.record.source_id] == match.record.version] for leg in legs
-    )
-    return dense, lexical
 
 
 def _candidates(dense: list[Match], lexical: list[Match]) -> dict[str, Candidate]:

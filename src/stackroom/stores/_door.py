@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -166,12 +166,11 @@ def own_part(metadata: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
 
 def same_values(left: Mapping[str, MetadataValue], right: Mapping[str, MetadataValue]) -> bool:
     """Tell whether two metadata are equal with kinds kept apart: True is no 1 and 1 no 1.0."""
-    return left.keys() == right.keys() and all(_typed(left[key]) == _typed(right[key]) for key in left)
+    return left == right and all(_kinds(value) == _kinds(right[key]) for key, value in left.items())
 
 
-def _typed(value: MetadataValue) -> tuple[Any, ...]:
-    items = value if isinstance(value, list) else [value]
-    return (type(value), [(type(item), item) for item in items])
+def _kinds(value: MetadataValue) -> type | list[type]:
+    return list(map(type, value)) if isinstance(value, list) else type(value)
 
 
 def check_patch(patch: Mapping[str, MetadataValue | None], where: Filter) -> dict[str, MetadataValue | None]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -28,15 +28,6 @@ def power_scaled(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray(np.ldexp(vectors, -exponents[:, None]), dtype=np.float32)
 
 
-def row_norms(rows: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the Euclidean length of each row, in float64."""
-    norms = np.empty(len(rows), dtype=np.float64)
-    for start in range(0, len(rows), _SLICE):
-        wide = rows[start : start + _SLICE].astype(np.float64)
-        norms[start : start + _SLICE] = np.sqrt(np.add.reduce(wide * wide, axis=1))
-    return norms
-
-
 def unit(vector: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return a vector that is not all zeros at length 1, whatever its own length."""
     _, exponent = np.frexp(np.abs(vector).max())
@@ -45,8 +36,20 @@ def unit(vector: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(scaled / length, dtype=np.float64)
 
 
+def row_norms(rows: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the Euclidean length of each row, in float64; 1 for a row of zeros, which no record holds."""
+    norms = np.empty(len(rows), dtype=np.float64)
+    for start in range(0, len(rows), _SLICE):
+        wide = rows[start : start + _SLICE].astype(np.float64)
+        norms[start : start + _SLICE] = np.sqrt(np.add.reduce(wide * wide, axis=1))
+    return np.where(norms > 0, norms, 1.0)
+
+
 def cosines(rows: NDArray[np.float32], norms: NDArray[np.float64], query: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the cosine of each row, shape (n, dimension), to a `query` of length 1: float64 in [−1, 1]."""
+    """Return the cosine of each row, shape (n, dimension), to a `query` of length 1: float64 in [−1, 1].
+
+    `norms` are the rows' lengths.
+    """
     scores = np.empty(len(rows), dtype=np.float64)
     for start in range(0, len(rows), _SLICE):
         wide = rows[start : start + _SLICE].astype(np.float64)
@@ -56,16 +59,12 @@ def cosines(rows: NDArray[np.float32], norms: NDArray[np.float64], query: NDArra
 
 def best(scores: NDArray[np.float64], limit: int, tie_key: Callable[[int], tuple[str, str]]) -> list[int]:
     """Return the positions of the `limit` best scores: score down, then `tie_key` (id, tenant) up. Ties are exact."""
+    kept = np.arange(len(scores))
     if limit < len(scores):
         cut = np.partition(scores, len(scores) - limit)[len(scores) - limit]
         kept = np.flatnonzero(scores >= cut)
-    else:
-        kept = np.arange(len(scores))
-    return ordered(kept.tolist(), scores, tie_key)[:limit]
-
-
-def ordered(
-    positions: Sequence[int], scores: NDArray[np.float64], tie_key: Callable[[int], tuple[str, str]]
-) -> list[int]:
-    """Return positions in the total order: score down, then `tie_key` up."""
-    return sorted(positions, key=lambda position: (-float(scores[position]), tie_key(position)))
+    order = kept[np.argsort(-scores[kept], kind="stable")]
+    falls = np.flatnonzero(np.diff(scores[order])) + 1
+    if len(falls) + 1 < len(order):  # only then is there a tie to break
+        return [place for tied in np.split(order, falls) for place in sorted(tied.tolist(), key=tie_key)][:limit]
+    return [int(place) for place in order[:limit]]

@@ -266,7 +266,7 @@ class _Words:
     def _parts(self, word: str, terms: Counter[str]) -> Iterator[float]:
         length = terms.total()
         for term in self._stored(word, terms):
-            yield _bm25.idf(self._passages, self._holding[term]) * _bm25.impact(terms[term], length)
+            yield _bm25.idf(self._passages, self._holding[term]) * float(_bm25.impacts(terms[term], length))
 
     def _stored(self, word: str, terms: Counter[str]) -> list[str]:
         if word in self._expanding:

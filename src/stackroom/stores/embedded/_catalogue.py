@@ -1,104 +1,33 @@
 """The catalogue: which sources there are and which rows are theirs; it turns a filter into the rows that it allows.
 
 A follower: it is built from the shard's tables, catches up from the journal, and can be thrown away. A source lies in
-a *slot*; its passages are *rows* beside each other. Slots and rows are only ever added, so what was handed out stays
-right; a rebuild makes a new catalogue.
+a *slot*; its passages are *rows* beside each other, numbered by the shard. What was handed out stays right: slots are
+only added, and a new numbering of the rows makes a new catalogue.
 """
 
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stackroom import _keys as keys
-from stackroom._filters import All, And, Eq, Filter, In, Not, Or, conjuncts, leaves, matches, scalar_key
+from stackroom._filters import And, Filter, Not, Or, conjuncts, leaves, matches
 from stackroom._values import MetadataValue
+from stackroom.stores._protocol import Record
+from stackroom.stores.embedded._columns import Column, Growing, ListColumn, Mask, Verdict
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
 Rows: TypeAlias = NDArray[np.int64]
-Mask: TypeAlias = NDArray[np.bool_]
 Metadata: TypeAlias = dict[str, MetadataValue]
+Stored: TypeAlias = tuple[int, str, int, str, int, int, bytes | None]
 
-
-class Growing:
-    """An array that grows at its end. A view handed out before stays as it was."""
-
-    def __init__(self, dtype: Any, width: int | None = None) -> None:
-        self._buffer = np.zeros((16,) if width is None else (16, width), dtype=dtype)
-        self._length = 0
-
-    def append(self, items: Any) -> None:
-        """Put items at the end."""
-        added = np.asarray(items, dtype=self._buffer.dtype)
-        needed = self._length + len(added)
-        if needed > len(self._buffer):
-            larger = np.zeros((max(needed, 2 * len(self._buffer)), *self._buffer.shape[1:]), dtype=self._buffer.dtype)
-            larger[: self._length] = self._buffer[: self._length]
-            self._buffer = larger
-        self._buffer[self._length : needed] = added
-        self._length = needed
-
-    def view(self) -> NDArray[Any]:
-        """Return what is there, not copied."""
-        return self._buffer[: self._length]
-
-    def __len__(self) -> int:
-        return self._length
-
-
-class Column:
-    """What all slots hold under one source key: each distinct value once, so that a filter judges it once."""
-
-    def __init__(self, key: str) -> None:
-        self._key = key
-        self._values: list[MetadataValue] = []
-        self._numbers: dict[Any, int] = {}
-        self._holding: dict[Any, list[int]] = defaultdict(list)
-        self._of_slot = Growing(np.int32)
-
-    def put(self, slot: int, metadata: Mapping[str, MetadataValue]) -> None:
-        """Note what the slot holds; −1 stands for nothing."""
-        number = self._number(metadata[self._key]) if self._key in metadata else -1
-        if slot == len(self._of_slot):
-            self._of_slot.append([number])
-        else:
-            self._of_slot.view()[slot] = number
-
-    def _number(self, value: MetadataValue) -> int:
-        elements = value if isinstance(value, list) else [value]
-        identity = (isinstance(value, list), *(scalar_key(element) for element in elements))
-        number = self._numbers.setdefault(identity, len(self._values))
-        if number == len(self._values):
-            self._values.append(value)
-            for element in dict.fromkeys(identity[1:]):
-                self._holding[element].append(number)
-        return number
-
-    def mask(self, leaf: Filter) -> Mask:
-        """Return, for every slot, whether the leaf holds; by the reference evaluator on each distinct value."""
-        judged = np.zeros(len(self._values) + 1, dtype=np.bool_)  # the last is that of slots without the key
-        judged[self._judged(leaf)] = True
-        judged[-1] = matches(leaf, {})
-        found: Mask = judged[self._of_slot.view()]
-        return found
-
-    def _judged(self, leaf: Filter) -> list[int]:
-        """Return the numbers of the distinct values that fulfil the leaf."""
-        suspects: Iterable[int] = range(len(self._values))
-        if isinstance(leaf, Eq):
-            suspects = self._holding.get(scalar_key(leaf.value), ())
-        elif isinstance(leaf, In):
-            suspects = {number for value in leaf.values for number in self._holding.get(scalar_key(value), ())}
-        elif isinstance(leaf, All):
-            suspects = self._holding.get(scalar_key(leaf.values[0]), ())
-        return [number for number in suspects if matches(leaf, {self._key: self._values[number]})]
+SOURCES = "SELECT number, source_id, version, metadata, first_row, passages, places FROM source"
 
 
 class Catalogue:
@@ -107,19 +36,20 @@ class Catalogue:
     def __init__(self) -> None:
         self.position = 0
         self.ids: list[str] = []
+        self.metadata: list[Metadata] = []
         self.slots: dict[str, int] = {}
         self._slot_of: dict[int, int] = {}
-        self._metadata: list[Metadata] = []
-        self._columns: dict[str, Column] = {}
+        self._columns: dict[str, Column | ListColumn] = {}
         self._own: dict[int, list[Metadata]] = {}
+        self._odd_places: dict[int, NDArray[np.int64]] = {}
         self._numbers = Growing(np.int64)
         self._versions = Growing(np.int64)
         self._is_live = Growing(np.bool_)
         self._first_rows = Growing(np.int64)
         self._row_counts = Growing(np.int64)
         self._row_slots = Growing(np.int32)
-        self._row_places = Growing(np.int32)
         self._row_is_live = Growing(np.bool_)
+        self.live_rows = 0
 
     # What it knows
 
@@ -130,13 +60,8 @@ class Catalogue:
 
     @property
     def row_slots(self) -> NDArray[np.int32]:
-        """The slot of each row."""
+        """The slot of each row; rows of sources that went keep theirs, or have −1."""
         return self._row_slots.view()
-
-    @property
-    def row_places(self) -> NDArray[np.int32]:
-        """The passage index of each row."""
-        return self._row_places.view()
 
     @property
     def row_is_live(self) -> Mask:
@@ -144,9 +69,9 @@ class Catalogue:
         return self._row_is_live.view()
 
     @property
-    def live_rows(self) -> int:
-        """How many passages there are."""
-        return int(np.count_nonzero(self._row_is_live.view()))
+    def live_versions(self) -> set[int]:
+        """The versions of all sources that are there."""
+        return set(self._versions.view()[self._is_live.view()].tolist())
 
     def rows_of(self, slot: int) -> range:
         """Return the rows of a slot."""
@@ -154,21 +79,51 @@ class Catalogue:
         return range(first, first + int(self._row_counts.view()[slot]))
 
     def live_slots_from(self, row: int) -> list[int]:
-        """Return the slots whose source is there and whose rows begin at `row` or later."""
-        return np.flatnonzero(self._is_live.view() & (self._first_rows.view() >= row)).tolist()
-
-    @property
-    def live_versions(self) -> set[int]:
-        """The versions of all sources that are there."""
-        return set(self._versions.view()[self._is_live.view()].tolist())
+        """Return the slots whose source is there and whose rows begin at `row` or later, by row."""
+        found = np.flatnonzero(self._is_live.view() & (self._first_rows.view() >= row))
+        return [int(slot) for slot in found[np.argsort(self._first_rows.view()[found], kind="stable")]]
 
     def version(self, slot: int) -> int:
         """Return the version of a slot's source."""
         return int(self._versions.view()[slot])
 
+    def place(self, row: int) -> int:
+        """Return the passage index of a row."""
+        slot = int(self.row_slots[row])
+        offset = row - int(self._first_rows.view()[slot])
+        return int(self._odd_places[slot][offset]) if slot in self._odd_places else offset
+
+    def places(self, rows: Rows) -> NDArray[np.int64]:
+        """Return the passage index of each of some live rows."""
+        slots = self.row_slots[rows]
+        found = np.asarray(rows - self._first_rows.view()[slots], dtype=np.int64)
+        if not self._odd_places:
+            return found
+        for slot in self._odd_places.keys() & set(slots.tolist()):
+            of_slot = slots == slot
+            found[of_slot] = self._odd_places[slot][found[of_slot]]
+        return found
+
     def row_id(self, row: int) -> str:
         """Return a row's passage id."""
-        return f"{self.ids[self.row_slots[row]]}#{self.row_places[row]}"
+        return f"{self.ids[self.row_slots[row]]}#{self.place(row)}"
+
+    def records(self, rows: Rows) -> list[Record]:
+        """Return records of what is known of rows without reading them: no text, and the source's part of the metadata.
+
+        The lists in it are the catalogue's own.
+        """
+        slots = self.row_slots[rows]
+        known = zip(slots.tolist(), self.places(rows).tolist(), self._versions.view()[slots].tolist(), strict=True)
+        return [
+            Record.stored("", None, {**self.metadata[slot], keys.INDEX: place}, version)
+            for slot, place, version in known
+        ]
+
+    def by_source(self, rows: Rows) -> list[tuple[int, Rows]]:
+        """Return ascending rows by their slots."""
+        slots, first = np.unique(self.row_slots[rows], return_index=True)
+        return list(zip(slots.tolist(), np.split(rows, first[1:]), strict=True)) if len(rows) else []
 
     # How it follows
 
@@ -177,63 +132,69 @@ class Catalogue:
         if position == self.position:
             return True
         if self.position == 0:
-            self._load(reader)
+            self._add(reader.execute(f"{SOURCES} ORDER BY first_row").fetchall())
         else:
             first = reader.execute("SELECT min(position) FROM journal").fetchone()[0]
             if first is None or first > self.position + 1:
                 return False
             changed = reader.execute("SELECT DISTINCT source FROM journal WHERE position > ?", (self.position,))
-            for (number,) in changed.fetchall():
-                self._refresh(reader, number)
+            self._refresh(reader, [number for (number,) in changed])
         self.position = position
         return True
 
-    def _load(self, reader: sqlite3.Connection) -> None:
-        places: dict[int, list[int]] = defaultdict(list)
-        for number, place in reader.execute("SELECT source, place FROM passage ORDER BY source, place"):
-            places[number].append(place)
-        for number, source_id, version, metadata in reader.execute(
-            "SELECT number, source_id, version, metadata FROM source ORDER BY number"
-        ):
-            self._add(number, source_id, version, json.loads(metadata), places[number])
+    def _refresh(self, reader: sqlite3.Connection, numbers: Iterable[int]) -> None:
+        added: list[Stored] = []
+        for number in numbers:
+            found: Stored | None = reader.execute(f"{SOURCES} WHERE number = ?", (number,)).fetchone()
+            slot = self._slot_of.get(number)
+            if found is None:
+                if slot is not None:
+                    self._remove(number, slot)
+            elif slot is None:
+                added.append(found)
+            else:
+                self._change(slot, found[2], json.loads(found[3]))
+        self._add(sorted(added, key=lambda stored: stored[4]))
 
-    def _refresh(self, reader: sqlite3.Connection, number: int) -> None:
-        found = reader.execute("SELECT source_id, version, metadata FROM source WHERE number = ?", (number,)).fetchone()
-        slot = self._slot_of.get(number)
-        if found is None:
-            if slot is not None:
-                self._remove(number, slot)
+    def _add(self, stored: list[Stored]) -> None:
+        """Put sources, in the order of their rows, into new slots."""
+        if not stored:
             return
-        source_id, version, metadata = found
-        if slot is None:
-            places = reader.execute("SELECT place FROM passage WHERE source = ? ORDER BY place", (number,)).fetchall()
-            self._add(number, source_id, version, json.loads(metadata), [place for (place,) in places])
-        else:
-            self._change(slot, version, json.loads(metadata))
-
-    def _add(self, number: int, source_id: str, version: int, metadata: Metadata, places: Sequence[int]) -> None:
-        slot = len(self.ids)
-        self._slot_of[number] = slot
-        self.slots[source_id] = slot
-        self.ids.append(source_id)
-        self._metadata.append(metadata)
+        first_slot = len(self.ids)
+        every = [json.loads(source[3]) for source in stored]
+        for slot, (number, source_id, _, _, _, _, places) in enumerate(stored, start=first_slot):
+            self._slot_of[number] = self.slots[source_id] = slot
+            self.ids.append(source_id)
+            if places is not None:
+                self._odd_places[slot] = np.frombuffer(places, dtype="<u4").astype(np.int64)
+        self.metadata.extend(every)
         for column in self._columns.values():
-            column.put(slot, metadata)
-        self._numbers.append([number])
-        self._versions.append([version])
-        self._is_live.append([True])
-        self._first_rows.append([len(self._row_slots)])
-        self._row_counts.append([len(places)])
-        self._row_slots.append(np.full(len(places), slot))
-        self._row_places.append(places)
-        self._row_is_live.append(np.ones(len(places), dtype=np.bool_))
+            column.extend(every)
+        firsts, counts = [source[4] for source in stored], [source[5] for source in stored]
+        self._numbers.append([source[0] for source in stored])
+        self._versions.append([source[2] for source in stored])
+        self._is_live.append(np.ones(len(stored), dtype=np.bool_))
+        self._first_rows.append(firsts)
+        self._row_counts.append(counts)
+        self._fill_up_to(firsts[-1] + counts[-1])
+        rows = _ranges(np.asarray(firsts), np.asarray(counts))
+        self._row_slots.view()[rows] = np.repeat(np.arange(first_slot, len(self.ids)), counts)
+        self._row_is_live.view()[rows] = True
+        self.live_rows += len(rows)
+
+    def _fill_up_to(self, row: int) -> None:
+        """Stand in for rows that may never be seen: their source went before."""
+        missing = row - len(self._row_slots)
+        if missing > 0:
+            self._row_slots.append(np.full(missing, -1))
+            self._row_is_live.append(np.zeros(missing, dtype=np.bool_))
 
     def _change(self, slot: int, version: int, metadata: Metadata) -> None:
         self._versions.view()[slot] = version
-        self._metadata[slot] = metadata
+        self.metadata[slot] = metadata
         self._own.pop(slot, None)
         for column in self._columns.values():
-            column.put(slot, metadata)
+            column.change(slot, metadata)
 
     def _remove(self, number: int, slot: int) -> None:
         del self._slot_of[number]
@@ -242,7 +203,8 @@ class Catalogue:
         self._is_live.view()[slot] = False
         rows = self.rows_of(slot)
         self._row_is_live.view()[rows.start : rows.stop] = False
-        self._metadata[slot] = {}
+        self.live_rows -= len(rows)
+        self.metadata[slot] = {}
         self._own.pop(slot, None)
 
     # What a filter allows
@@ -254,7 +216,7 @@ class Catalogue:
         each remaining passage.
         """
         of_source, of_index, of_passage = _by_reach(where)
-        rows = self._rows_in(self._slot_mask(of_source) & self._is_live.view())
+        rows = self._rows_in(self._all_hold(of_source))
         if of_index:
             rows = rows[self._index_mask(of_index, rows)]
         if of_passage:
@@ -263,55 +225,78 @@ class Catalogue:
             rows = np.asarray(kept, dtype=np.int64)
         return rows
 
-    def _rows_in(self, slots: Mask) -> Rows:
-        found = np.flatnonzero(slots)
-        firsts, counts = self._first_rows.view()[found], self._row_counts.view()[found]
-        offsets = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        return np.asarray(np.repeat(firsts, counts) + offsets, dtype=np.int64)
+    def _rows_in(self, verdict: Verdict) -> Rows:
+        if verdict is True:
+            return np.flatnonzero(self._row_is_live.view())
+        if verdict is False:
+            return np.zeros(0, dtype=np.int64)
+        slots = np.flatnonzero(verdict & self._is_live.view())
+        firsts = self._first_rows.view()[slots]
+        rows = _ranges(firsts, self._row_counts.view()[slots])
+        is_ascending = len(firsts) < 2 or bool((firsts[1:] > firsts[:-1]).all())  # noqa: PLR2004 - a pair
+        return rows if is_ascending else np.sort(rows)
 
-    def _slot_mask(self, filters: Iterable[Filter]) -> Mask:
-        mask = np.ones(len(self.ids), dtype=np.bool_)
+    def _all_hold(self, filters: Iterable[Filter]) -> Verdict:
+        verdict: Verdict = True
         for member in filters:
-            mask &= self._mask(member)
-        return mask
+            other = self._verdict(member)
+            if other is False:
+                return False
+            if other is not True:
+                verdict = other if verdict is True else verdict & other
+        return verdict
 
-    def _mask(self, member: Filter) -> Mask:
+    def _verdict(self, member: Filter) -> Verdict:
         if isinstance(member, And):
-            return self._slot_mask(member.filters)
+            return self._all_hold(member.filters)
         if isinstance(member, Or):
-            mask = np.zeros(len(self.ids), dtype=np.bool_)
-            for other in member.filters:
-                mask |= self._mask(other)
-            return mask
+            return self._one_holds(member.filters)
         if isinstance(member, Not):
-            return ~self._mask(member.filter)
-        return self._column(_key_of(member)).mask(member)
+            verdict = self._verdict(member.filter)
+            return not verdict if isinstance(verdict, bool) else ~verdict
+        return self._column(_key_of(member)).verdict(member)
 
-    def _column(self, key: str) -> Column:
+    def _one_holds(self, filters: Iterable[Filter]) -> Verdict:
+        verdict: Verdict = False
+        for member in filters:
+            other = self._verdict(member)
+            if other is True:
+                return True
+            if other is not False:
+                verdict = other if verdict is False else verdict | other
+        return verdict
+
+    def _column(self, key: str) -> Column | ListColumn:
         column = self._columns.get(key)
         if column is None:
-            column = Column(key)
-            for slot, metadata in enumerate(self._metadata):
-                column.put(slot, metadata)
+            column = ListColumn(key) if key in keys.LISTS else Column(key)
+            column.extend(self.metadata)
             self._columns[key] = column
         return column
 
     def _index_mask(self, filters: list[Filter], rows: Rows) -> Mask:
-        distinct, where = np.unique(self.row_places[rows], return_inverse=True)
+        distinct, where = np.unique(self.places(rows), return_inverse=True)
         wanted = And(*filters)
         judged = np.asarray([matches(wanted, {keys.INDEX: place}) for place in distinct.tolist()], dtype=np.bool_)
         return judged[where] if len(distinct) else np.zeros(0, dtype=np.bool_)
 
     def _row_metadata(self, row: int, reader: sqlite3.Connection) -> Metadata:
         slot = int(self.row_slots[row])
+        rows = self.rows_of(slot)
         own = self._own.get(slot)
         if own is None:
             found = reader.execute(
-                "SELECT metadata FROM passage WHERE source = ? ORDER BY place", (int(self.numbers[slot]),)
+                "SELECT metadata FROM passage WHERE row >= ? AND row < ? ORDER BY row", (rows.start, rows.stop)
             )
             own = self._own[slot] = [json.loads(metadata) for (metadata,) in found]
-        first = self.rows_of(slot).start
-        return {**self._metadata[slot], **own[row - first], keys.INDEX: int(self.row_places[row])}
+        return {**self.metadata[slot], **own[row - rows.start], keys.INDEX: self.place(row)}
+
+
+def _ranges(firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> Rows:
+    """Return all rows of runs that begin at `firsts` and are `counts` long, run by run."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.asarray(np.arange(total) + np.repeat(firsts - (ends - counts), counts), dtype=np.int64)
 
 
 def _by_reach(where: Filter) -> tuple[list[Filter], list[Filter], list[Filter]]:
@@ -328,6 +313,11 @@ def _by_reach(where: Filter) -> tuple[list[Filter], list[Filter], list[Filter]]:
         else:
             of_passage.append(member)
     return of_source, of_index, of_passage
+
+
+def judges_passages(where: Filter) -> bool:
+    """Tell whether a filter asks for metadata that the source does not decide."""
+    return bool(_by_reach(where)[2])
 
 
 def _key_of(leaf: Filter) -> str:

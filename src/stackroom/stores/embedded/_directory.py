@@ -88,7 +88,7 @@ def database_errors() -> Iterator[None]:
 def _advice(error: sqlite3.Error) -> str:
     name = getattr(error, "sqlite_errorname", None) or type(error).__name__
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return f"another writer has held this tenant's shard for more than {LOCK_SECONDS:g} s; try again"
+        return "another writer has held the lock for too long; try again, or raise lock_timeout"
     if name.startswith("SQLITE_FULL"):
         return "the disk is full: nothing was changed; make room and try again"
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
@@ -99,7 +99,7 @@ def _advice(error: sqlite3.Error) -> str:
 class Directory:
     """A library's directory, made when it is missing or empty. StoreError when it is something else."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], lock_timeout: float = LOCK_SECONDS) -> None:
         self.path = Path(path).absolute()
         self._mutex = threading.RLock()
         self._register_lock = threading.Lock()
@@ -109,7 +109,7 @@ class Directory:
             self._check()
             self.path.mkdir(parents=True, exist_ok=True)
             self._ledger = sqlite3.connect(
-                self.path / _LEDGER, isolation_level=None, check_same_thread=False, timeout=LOCK_SECONDS
+                self.path / _LEDGER, isolation_level=None, check_same_thread=False, timeout=lock_timeout
             )
         try:
             with self.locked():

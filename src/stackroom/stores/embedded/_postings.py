@@ -1,126 +1,195 @@
-"""The lexical leg: which rows hold a term and how often. A follower of the passages' term lists.
+"""The lexical leg: the lists of a query's terms, from the segments and from what has come since, scored by BM25.
 
-A passage's terms are written beside its text, as numbers of the shard's `term` table, so that following them costs no
-analysis. Statistics are counted among the rows that are live, so they are exact after every replace and removal.
+A follower of the passages' term lists. Statistics are counted among the rows that are live, so they are exact after
+every replace and removal.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+import threading
+from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stackroom.stores import _bm25
-from stackroom.stores.embedded._catalogue import Catalogue, Growing, Mask, Rows
+from stackroom.stores.embedded import _segments
 from stackroom.text import expanding_terms, query_terms
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
     from stackroom.stores._protocol import LexicalQuery
+    from stackroom.stores.embedded._catalogue import Catalogue, Rows
+    from stackroom.stores.embedded._columns import Mask
 
-Posting: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""The rows that hold a term, ascending, and how often it stands in each."""
+Posting: TypeAlias = tuple[NDArray[np.int64], NDArray[np.float32]]
+"""The rows that hold a term, ascending, and its impact in each."""
 
-_NONE: Final[Posting] = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+_NONE: Final[Posting] = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float32))
 
 _HIGHEST: Final = "\U0010ffff"
 """Stands in no term (it is no letter or digit), and behind every term that begins as what it follows."""
 
+_AT_A_TIME: Final = 900
+"""Lists asked for by one statement: SQLite takes 999 parameters everywhere."""
+
+CACHE_BYTES: Final = 64 * 2**20
+"""How much all shards of a store keep of lists that were read."""
+
+
+class ListCache:
+    """Lists that were read, the least recently used forgotten first; shared by the shards of a store."""
+
+    def __init__(self, limit: int = CACHE_BYTES) -> None:
+        self._limit = limit
+        self._held: OrderedDict[tuple[int, int, int, int], Posting] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: tuple[int, int, int, int]) -> Posting | None:
+        """Return a list (of a shard, its last segment, its last row, a term) if it is held."""
+        with self._lock:
+            if key in self._held:
+                self._held.move_to_end(key)
+            return self._held.get(key)
+
+    def put(self, key: tuple[int, int, int, int], posting: Posting) -> None:
+        """Hold a list, and forget others when there are too many."""
+        with self._lock:
+            if key not in self._held:
+                self._held[key] = posting
+                self._bytes += _size(posting)
+            while self._bytes > self._limit:
+                _, gone = self._held.popitem(last=False)
+                self._bytes -= _size(gone)
+
+
+def _size(posting: Posting) -> int:
+    return posting[0].nbytes + posting[1].nbytes + 400
+
 
 class Postings:
-    """The terms of a catalogue's rows: those of the first load sorted by term, those that came since listed apart."""
+    """The lists of a catalogue's rows: those of segments are read on demand, those that came since are held here."""
 
-    def __init__(self) -> None:
-        self._lengths = Growing(np.int64)
+    def __init__(self, shard: int, cache: ListCache) -> None:
+        self._shard = shard
+        self._cache = cache
+        self._begin_at(0)
+
+    def _begin_at(self, row: int) -> None:
+        self._first = self._end = row
+        self._terms = np.zeros(0, dtype=np.uint32)
         self._begins = np.zeros(1, dtype=np.int64)
-        self._rows = np.zeros(0, dtype=np.int64)
-        self._frequencies = np.zeros(0, dtype=np.int64)
-        self._since: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._rows = np.zeros(0, dtype=np.uint32)
+        self._impacts = np.zeros(0, dtype=np.float32)
+        self._since: dict[int, list[tuple[int, float]]] = defaultdict(list)
 
-    def follow(self, reader: sqlite3.Connection, catalogue: Catalogue) -> None:
-        """Read the terms of the catalogue's rows that came since; the reader sees the catalogue's position."""
-        is_first = len(self._lengths) == 0
-        lists: list[NDArray[np.int64]] = []
-        rows: list[int] = []
-        for slot in catalogue.live_slots_from(len(self._lengths)):
-            of_slot = catalogue.rows_of(slot)
-            self._fill_up_to(of_slot.start)
-            read = reader.execute(
-                "SELECT terms FROM passage WHERE source = ? ORDER BY place", (int(catalogue.numbers[slot]),)
-            )
-            for row, (stored,) in zip(of_slot, read, strict=True):
-                terms = _terms_of(stored)
-                self._lengths.append([terms[:, 1].sum()])
-                lists.append(terms)
-                rows.append(row)
-        self._fill_up_to(len(catalogue.row_slots))
-        if is_first:
-            self._sort(lists, rows)
-        else:
-            self._list(lists, rows)
-
-    def _fill_up_to(self, row: int) -> None:
-        """Stand in for rows whose source went before it was read."""
-        missing = row - len(self._lengths)
-        if missing > 0:
-            self._lengths.append(np.zeros(missing))
-
-    def _sort(self, lists: Sequence[NDArray[np.int64]], rows: Sequence[int]) -> None:
-        if not lists:
+    def follow(self, reader: sqlite3.Connection, segmented: int, rows: int) -> None:
+        """Read the terms of the rows that came since; `segmented` rows are in segments, `rows` are there in all."""
+        if segmented > self._first or self._first > rows:
+            self._begin_at(segmented)
+        if rows == self._end:
             return
-        terms = np.concatenate(lists)
-        of_row = np.repeat(np.asarray(rows, dtype=np.int64), [len(found) for found in lists])
-        order = np.argsort(terms[:, 0], kind="stable")
-        counts = np.bincount(terms[:, 0])
-        self._begins = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
-        self._rows, self._frequencies = of_row[order], terms[order, 1]
+        passages = _segments.passages_between(reader, self._end, rows)
+        if passages:
+            lists = _segments.lists_of(passages)
+            if self._end == self._first:
+                self._terms, self._begins, self._rows, self._impacts = _segments.sorted_by_term(lists)
+            else:
+                for term, row, impact in zip(*(part.tolist() for part in lists), strict=True):
+                    self._since[term].append((row, impact))
+        self._end = rows
 
-    def _list(self, lists: Sequence[NDArray[np.int64]], rows: Sequence[int]) -> None:
-        for row, terms in zip(rows, lists, strict=True):
-            for number, frequency in terms.tolist():
-                self._since[number].append((row, frequency))
-
-    def _posting(self, number: int) -> Posting:
-        sorted_ones = _NONE
-        if number < len(self._begins) - 1:
-            part = slice(int(self._begins[number]), int(self._begins[number + 1]))
-            sorted_ones = self._rows[part], self._frequencies[part]
-        since = self._since.get(number)
-        if not since:
-            return sorted_ones
-        added = np.asarray(since, dtype=np.int64)
-        return np.concatenate([sorted_ones[0], added[:, 0]]), np.concatenate([sorted_ones[1], added[:, 1]])
-
-    def asked(self, query: LexicalQuery, reader: sqlite3.Connection, row_is_live: Mask) -> Asked:
-        """Return the postings of a query's terms and the tenant's statistics, to be scored without a lock."""
+    def asked(self, query: LexicalQuery, reader: sqlite3.Connection, catalogue: Catalogue) -> Asked:
+        """Return the lists of a query's terms and the tenant's statistics, to be scored without a lock."""
         expanding = expanding_terms(query.text) if query.prefix else frozenset[str]()
-        words = [
-            [
-                _Term(*posting, int(np.count_nonzero(row_is_live[posting[0]])))
-                for posting in self._found(word, expanding, reader)
-            ]
-            for word in query_terms(query.text)
-        ]
-        passages = int(np.count_nonzero(row_is_live))
-        return Asked(words, passages, self._lengths.view(), needs_all=query.match == "all")
+        words = [self._numbers(word, reader, expands=word in expanding) for word in query_terms(query.text)]
+        lists = self._lists({number for numbers in words for number in numbers}, reader)
+        is_live = None if catalogue.live_rows == len(catalogue.row_slots) else catalogue.row_is_live
+        terms = {number: _Term(*posting, _holding(posting, is_live)) for number, posting in lists.items()}
+        return Asked(
+            [[terms[number] for number in numbers] for numbers in words],
+            catalogue.live_rows,
+            len(catalogue.row_slots),
+            needs_all=query.match == "all",
+        )
 
-    def _found(self, word: str, expanding: frozenset[str], reader: sqlite3.Connection) -> list[Posting]:
-        if word in expanding:
-            numbers = reader.execute("SELECT number FROM term WHERE term >= ? AND term < ?", (word, word + _HIGHEST))
+    def _numbers(self, word: str, reader: sqlite3.Connection, *, expands: bool) -> list[int]:
+        """Return the numbers of the stored terms that stand for a word."""
+        if expands:
+            found = reader.execute("SELECT number FROM term WHERE term >= ? AND term < ?", (word, word + _HIGHEST))
         else:
-            numbers = reader.execute("SELECT number FROM term WHERE term = ?", (word,))
-        return [self._posting(number) for (number,) in numbers]
+            found = reader.execute("SELECT number FROM term WHERE term = ?", (word,))
+        return [number for (number,) in found]
+
+    def _lists(self, terms: Iterable[int], reader: sqlite3.Connection) -> dict[int, Posting]:
+        """Return the whole list of each term."""
+        segments = [number for (number,) in reader.execute("SELECT number FROM segment ORDER BY first_row")]
+        newest = max(segments, default=0)
+        found: dict[int, Posting] = {}
+        missing = []
+        for term in terms:
+            held = self._cache.get((self._shard, newest, self._end, term))
+            if held is None:
+                missing.append(term)
+            else:
+                found[term] = held
+        for term, posting in self._read(missing, segments, reader).items():
+            found[term] = self._with_newer(term, posting)
+            self._cache.put((self._shard, newest, self._end, term), found[term])
+        return found
+
+    def _read(self, terms: list[int], segments: list[int], reader: sqlite3.Connection) -> dict[int, Posting]:
+        keys = [_segments.key_of(segment, term) for term in terms for segment in segments]
+        parts: dict[int, bytes] = {}
+        for start in range(0, len(keys), _AT_A_TIME):
+            some = keys[start : start + _AT_A_TIME]
+            marks = ",".join("?" * len(some))
+            parts.update(reader.execute(f"SELECT key, rows FROM posting WHERE key IN ({marks})", some))  # noqa: S608 - only question marks
+        found = {}
+        for term in terms:
+            lists = [
+                _segments.posting_of(parts[key])
+                for segment in segments
+                if (key := _segments.key_of(segment, term)) in parts
+            ]
+            found[term] = _joined(lists)
+        return found
+
+    def _with_newer(self, term: int, posting: Posting) -> Posting:
+        """Put what came since the last segment behind a term's list."""
+        lists = [posting]
+        place = int(np.searchsorted(self._terms, term))
+        if place < len(self._terms) and self._terms[place] == term:
+            part = slice(int(self._begins[place]), int(self._begins[place + 1]))
+            lists.append((self._rows[part].astype(np.int64), self._impacts[part]))
+        since = self._since.get(term)
+        if since:
+            rows, impacts = zip(*since, strict=True)
+            lists.append((np.asarray(rows, dtype=np.int64), np.asarray(impacts, dtype=np.float32)))
+        return _joined(lists)
+
+
+def _joined(lists: list[Posting]) -> Posting:
+    if len(lists) == 1:
+        return lists[0]
+    if not lists:
+        return _NONE
+    return np.concatenate([rows for rows, _ in lists]), np.concatenate([impacts for _, impacts in lists])
+
+
+def _holding(posting: Posting, is_live: Mask | None) -> int:
+    return len(posting[0]) if is_live is None else int(np.count_nonzero(is_live[posting[0]]))
 
 
 @dataclass(frozen=True, slots=True)
 class _Term:
     rows: NDArray[np.int64]
-    frequencies: NDArray[np.int64]
+    impacts: NDArray[np.float32]
     holding: int
 
 
@@ -130,48 +199,37 @@ class Asked:
 
     words: list[list[_Term]]
     passages: int
-    lengths: NDArray[np.int64]
+    rows: int
     needs_all: bool
 
     def scores(self, allowed: Rows) -> tuple[Rows, NDArray[np.float64]]:
         """Return the allowed rows that hold the words, and their BM25, in no order."""
-        is_allowed = np.zeros(len(self.lengths), dtype=np.bool_)
+        is_allowed = np.zeros(self.rows, dtype=np.bool_)
         is_allowed[allowed] = True
-        total = np.zeros(len(self.lengths), dtype=np.float64)
-        held = np.zeros(len(self.lengths), dtype=np.int64)
+        total = np.zeros(self.rows, dtype=np.float64)
+        held: NDArray[Any] = np.zeros(self.rows, dtype=np.int32 if self.needs_all else np.bool_)
         for terms in self.words:
-            best = self._best(terms, is_allowed)
-            total += best
-            held += best > 0
-        needed = len(self.words) if self.needs_all else 1
-        found = np.flatnonzero(held >= needed) if self.words else np.zeros(0, dtype=np.int64)
-        return np.asarray(found, dtype=np.int64), total[found]
+            rows, scores = self._best(terms, is_allowed)
+            total[rows] += scores
+            held[rows] += True
+        if self.needs_all:
+            held = held == len(self.words)
+        found = np.flatnonzero(held) if self.words else np.zeros(0, dtype=np.int64)
+        return found, total[found]
 
-    def _best(self, terms: list[_Term], is_allowed: Mask) -> NDArray[np.float64]:
-        """Return for each row the best score of the stored terms that stand for one word, 0 where it holds none."""
-        best = np.zeros(len(self.lengths), dtype=np.float64)
-        for term in terms:
-            kept = is_allowed[term.rows]
-            rows = term.rows[kept]
-            scores = _bm25.idf(self.passages, term.holding) * _bm25.impact(term.frequencies[kept], self.lengths[rows])
+    def _best(self, terms: list[_Term], is_allowed: Mask) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the allowed rows that hold a word, and the best score of the stored terms that stand for it."""
+        scored = [self._scored(term, is_allowed) for term in terms]
+        if len(scored) == 1:
+            return scored[0]
+        if not scored:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float64)
+        best = np.zeros(self.rows, dtype=np.float64)
+        for rows, scores in scored:
             best[rows] = np.maximum(best[rows], scores)
-        return best
+        rows = np.flatnonzero(best)
+        return rows, best[rows]
 
-
-def term_counts(terms: Sequence[str]) -> Counter[str]:
-    """Return how often each term stands in a passage."""
-    return Counter(terms)
-
-
-def stored_terms(counted: Sequence[tuple[int, int]]) -> bytes:
-    """Return what a passage's row holds of its terms: pairs (term's number, how often), uint32, little-endian."""
-    return np.asarray(counted, dtype="<u4").reshape(-1, 2).tobytes()
-
-
-def _terms_of(stored: bytes) -> NDArray[np.int64]:
-    return np.frombuffer(stored, dtype="<u4").reshape(-1, 2).astype(np.int64)
-
-
-def term_numbers(stored: bytes) -> NDArray[np.int64]:
-    """Return the numbers of the terms that a passage's row names."""
-    return _terms_of(stored)[:, 0]
+    def _scored(self, term: _Term, is_allowed: Mask) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        kept = is_allowed[term.rows]
+        return term.rows[kept], _bm25.idf(self.passages, term.holding) * term.impacts[kept].astype(np.float64)

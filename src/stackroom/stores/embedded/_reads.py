@@ -1,62 +1,166 @@
-"""What one shard answers: the four questions, each within one transaction."""
+"""What one shard answers: the four questions, and both legs of a search at once; each within one transaction."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from stackroom import _keys as keys
 from stackroom.stores import _ranking
-from stackroom.stores._protocol import Cursor, LexicalQuery, Match, Record
-from stackroom.stores.embedded._vectors import Snapshot, vectors_of
+from stackroom.stores._legs import Legs
+from stackroom.stores._protocol import Match, Record
+from stackroom.stores.embedded._catalogue import judges_passages
+from stackroom.stores.embedded._vectors import vectors_of
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from stackroom._filters import Filter
+    from stackroom._values import MetadataValue
+    from stackroom.stores._protocol import Cursor, LexicalQuery
     from stackroom.stores.embedded._catalogue import Catalogue, Rows
     from stackroom.stores.embedded._postings import Asked
     from stackroom.stores.embedded._shard import Followers, Shard
+    from stackroom.stores.embedded._vectors import Snapshot
+
+    Ranked = tuple[Sequence[int], Sequence[float]]
+    Parts = tuple[int, dict[str, MetadataValue]]
+
+_AT_A_TIME: Final = 900
+"""Passages asked for by one statement: SQLite takes 999 parameters everywhere."""
 
 
-def dense(shard: Shard, query: NDArray[np.float64], where: Filter, limit: int) -> list[Match]:
-    """Return the nearest allowed records; `query` has length 1."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What both legs of one shard are asked; `query` has length 1. A leg that is not asked answers nothing."""
 
-    def look(reader: sqlite3.Connection, followers: Followers) -> tuple[Catalogue, Rows, Snapshot | None]:
-        allowed = followers.catalogue.allowed(where, reader)
-        if not len(allowed):
-            return followers.catalogue, allowed, None
-        followers.vectors.follow(reader, followers.catalogue)
-        return followers.catalogue, allowed, followers.vectors.snapshot()
-
-    with shard.reading(look) as (reader, (catalogue, allowed, snapshot)):
-        if snapshot is None:
-            return []
-        rows, scores = snapshot.scores(allowed, query, limit)
-        return _matches(reader, catalogue, rows, scores, limit)
+    query: NDArray[np.float64] | None
+    words: LexicalQuery | None
+    where: Filter
+    limit: int
+    exact: bool
+    across: bool = False
 
 
-def lexical(shard: Shard, query: LexicalQuery, where: Filter, limit: int) -> list[Match]:
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """What a search takes from the followers under their lock."""
+
+    catalogue: Catalogue
+    position: int
+    allowed: Rows
+    snapshot: Snapshot | None
+    asked: Asked | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rankings:
+    """Rows and scores, best first, of each leg, and what each scores of that which only the other found."""
+
+    dense: Ranked = ((), ())
+    lexical: Ranked = ((), ())
+    dense_across: Ranked = ((), ())
+    lexical_across: Ranked = ((), ())
+
+    @property
+    def rows(self) -> set[int]:
+        return {*self.dense[0], *self.lexical[0]}
+
+
+def dense(shard: Shard, wanted: Wanted) -> list[Match]:
+    """Return the nearest allowed records."""
+    with shard.reading(partial(_look, wanted)) as (reader, looked):
+        ranked = _ranked(looked, wanted).dense
+        return _matches(ranked, _whole(reader, looked.catalogue, ranked[0]))
+
+
+def lexical(shard: Shard, wanted: Wanted) -> list[Match]:
     """Return the best worded allowed records."""
+    with shard.reading(partial(_look, wanted)) as (reader, looked):
+        ranked = _ranked(looked, wanted).lexical
+        return _matches(ranked, _whole(reader, looked.catalogue, ranked[0]))
 
-    def look(reader: sqlite3.Connection, followers: Followers) -> tuple[Catalogue, Rows, Asked | None]:
-        catalogue = followers.catalogue
-        allowed = catalogue.allowed(where, reader)
-        if not len(allowed):
-            return catalogue, allowed, None
-        followers.postings.follow(reader, catalogue)
-        return catalogue, allowed, followers.postings.asked(query, reader, catalogue.row_is_live)
 
-    with shard.reading(look) as (reader, (catalogue, allowed, asked)):
-        if asked is None:
-            return []
-        rows, scores = asked.scores(allowed)
-        return _matches(reader, catalogue, rows, scores, limit)
+def legs(shard: Shard, wanted: Wanted, choose: Callable[[Legs], list[Record]]) -> list[Record]:
+    """Let `choose` choose from what both legs found, in one state, and return the chosen records whole.
+
+    The records that `choose` is shown have no text, unless the filter judges passages by their own metadata.
+    """
+    with shard.reading(partial(_look, wanted)) as (reader, looked):
+        rankings = _ranked(looked, wanted)
+        shown = _shown(shard, reader, looked, rankings.rows, wanted.where)
+        rows = {id(record): row for row, record in shown.items()}
+        found = Legs(
+            _matches(rankings.dense, shown),
+            _matches(rankings.lexical, shown),
+            _matches(rankings.dense_across, shown),
+            _matches(rankings.lexical_across, shown),
+        )
+        chosen = [rows[id(record)] for record in choose(found)]
+        whole = _whole(reader, looked.catalogue, chosen)
+        return [whole[row] for row in chosen]
+
+
+def _look(wanted: Wanted, reader: sqlite3.Connection, followers: Followers) -> _Looked:
+    allowed = followers.catalogue.allowed(wanted.where, reader)
+    snapshot = asked = None
+    if wanted.query is not None and len(allowed):
+        snapshot = followers.dense(reader)
+    if wanted.words is not None and len(allowed):
+        asked = followers.lexical(reader).asked(wanted.words, reader, followers.catalogue)
+    return _Looked(followers.catalogue, followers.state.position, allowed, snapshot, asked)
+
+
+def _ranked(looked: _Looked, wanted: Wanted) -> _Rankings:
+    near: Ranked = ((), ())
+    worded: Ranked = ((), ())
+    near_across: Ranked = ((), ())
+    worded_across: Ranked = ((), ())
+    if looked.snapshot is not None and wanted.query is not None:
+        rows, scores = looked.snapshot.scores(looked.allowed, wanted.query, wanted.limit, exact=wanted.exact)
+        near = _best(looked.catalogue, rows, scores, wanted.limit)
+    if looked.asked is not None:
+        rows, scores = looked.asked.scores(looked.allowed)
+        worded = _best(looked.catalogue, rows, scores, wanted.limit)
+        if wanted.across:
+            others, places, _ = np.intersect1d(rows, _without(near, worded), return_indices=True)
+            worded_across = others.tolist(), scores[places].tolist()
+    if wanted.across and looked.snapshot is not None and wanted.query is not None:
+        only_worded = _without(worded, near)
+        near_across = only_worded.tolist(), looked.snapshot.exact_scores(only_worded, wanted.query).tolist()
+    return _Rankings(near, worded, near_across, worded_across)
+
+
+def _without(ranked: Ranked, other: Ranked) -> Rows:
+    """Return the rows of one ranking that are not in the other."""
+    return np.asarray(sorted(set(ranked[0]) - set(other[0])), dtype=np.int64)
+
+
+def _shown(
+    shard: Shard, reader: sqlite3.Connection, looked: _Looked, rows: Collection[int], where: Filter
+) -> dict[int, Record]:
+    """Return records to choose from: as the catalogue knows them, if it is still where it was, else from the tables."""
+    if not judges_passages(where):
+        with shard.following():
+            catalogue = looked.catalogue
+            if catalogue.position == looked.position:
+                known = np.fromiter(rows, np.int64, len(rows))
+                return dict(zip(rows, catalogue.records(known), strict=True))
+    return _whole(reader, looked.catalogue, rows)
+
+
+def _best(catalogue: Catalogue, rows: Rows, scores: NDArray[np.float64], limit: int) -> Ranked:
+    """Return the `limit` best rows in the total order; one tenant's ids are all different, so they alone break ties."""
+    chosen = _ranking.best(scores, limit, lambda place: (catalogue.row_id(int(rows[place])), ""))
+    return rows[chosen].tolist(), scores[chosen].tolist()
 
 
 def count(shard: Shard, where: Filter) -> int:
@@ -68,30 +172,29 @@ def count(shard: Shard, where: Filter) -> int:
 def scan(shard: Shard, where: Filter, after: Cursor | None, limit: int, *, with_vectors: bool) -> list[Record]:
     """Return the first `limit` allowed records behind `after`, by source id and index."""
 
-    def look(reader: sqlite3.Connection, followers: Followers) -> list[tuple[int, list[int]]]:
+    def look(reader: sqlite3.Connection, followers: Followers) -> list[tuple[int, range, list[tuple[int, int]]]]:
         return _in_order(followers.catalogue, followers.catalogue.allowed(where, reader), after, limit)
 
     found: list[Record] = []
     with shard.reading(look) as (reader, wanted):
-        for number, places in wanted:
-            found += _of_source(reader, shard, number, places, with_vectors=with_vectors)
+        for number, rows, places in wanted:
+            found += _of_source(reader, shard, number, rows, places, with_vectors=with_vectors)
     return found
 
 
-def _in_order(catalogue: Catalogue, allowed: Rows, after: Cursor | None, limit: int) -> list[tuple[int, list[int]]]:
-    """Return the sources' numbers and the indexes wanted of each, in order, `limit` records in all."""
-    slots, first = np.unique(catalogue.row_slots[allowed], return_index=True)
-    bounds = [*first.tolist(), len(allowed)]
-    order = sorted((catalogue.ids[slot], place) for place, slot in enumerate(slots.tolist()))
-    found: list[tuple[int, list[int]]] = []
-    for source_id, place in order:
-        if after is not None and source_id < after.source_id:
-            continue
-        places = catalogue.row_places[allowed[bounds[place] : bounds[place + 1]]].tolist()
+def _in_order(
+    catalogue: Catalogue, allowed: Rows, after: Cursor | None, limit: int
+) -> list[tuple[int, range, list[tuple[int, int]]]]:
+    """Return sources in order (number, rows) and of each the rows wanted with their indexes, `limit` in all."""
+    behind = "" if after is None else after.source_id
+    by_id = [(catalogue.ids[slot], slot, rows) for slot, rows in catalogue.by_source(allowed)]
+    found = []
+    for source_id, slot, rows in sorted((item for item in by_id if item[0] >= behind), key=itemgetter(0)):
+        places = list(zip(rows.tolist(), catalogue.places(rows).tolist(), strict=True))
         if after is not None and source_id == after.source_id:
-            places = [index for index in places if index > after.index]
+            places = [(row, index) for row, index in places if index > after.index]
         if places:
-            found.append((int(catalogue.numbers[slots[place]]), places[:limit]))
+            found.append((int(catalogue.numbers[slot]), catalogue.rows_of(slot), places[:limit]))
             limit -= len(places)
         if limit <= 0:
             break
@@ -99,36 +202,70 @@ def _in_order(catalogue: Catalogue, allowed: Rows, after: Cursor | None, limit: 
 
 
 def _of_source(
-    reader: sqlite3.Connection, shard: Shard, number: int, places: Sequence[int], *, with_vectors: bool
+    reader: sqlite3.Connection,
+    shard: Shard,
+    number: int,
+    rows: range,
+    places: Sequence[tuple[int, int]],
+    *,
+    with_vectors: bool,
 ) -> list[Record]:
     version, shared = reader.execute("SELECT version, metadata FROM source WHERE number = ?", (number,)).fetchone()
-    wanted = set(places)
-    rows = None
+    vectors = None
     if with_vectors:
         stored = reader.execute("SELECT rows FROM vectors WHERE source = ?", (number,)).fetchone()[0]
-        rows = vectors_of(stored, shard.dimension)
+        vectors = vectors_of(stored, shard.dimension)
+    first, last = places[0][0], places[-1][0]
+    passages = {
+        row: (text, own)
+        for row, text, own in reader.execute(
+            "SELECT row, text, metadata FROM passage WHERE row >= ? AND row <= ?", (first, last)
+        )
+    }
     found = []
-    passages = reader.execute("SELECT place, text, metadata FROM passage WHERE source = ? ORDER BY place", (number,))
-    for row, (place, text, own) in enumerate(passages):
-        if place in wanted:
-            metadata = {**json.loads(shared), **json.loads(own), keys.INDEX: place}
-            found.append(Record.stored(text, None if rows is None else rows[row].copy(), metadata, version))
+    for row, index in places:
+        text, own = passages[row]
+        metadata = {**json.loads(shared), **json.loads(own), keys.INDEX: index}
+        vector = None if vectors is None else vectors[row - rows.start].copy()
+        found.append(Record.stored(text, vector, metadata, version))
     return found
 
 
-def _matches(
-    reader: sqlite3.Connection, catalogue: Catalogue, rows: Rows, scores: NDArray[np.float64], limit: int
-) -> list[Match]:
-    """Return the `limit` best in the total order; one tenant's ids are all different, so they alone break ties."""
-    chosen = _ranking.best(scores, limit, lambda position: (catalogue.row_id(int(rows[position])), ""))
-    return [Match(_record(reader, catalogue, int(rows[position])), float(scores[position])) for position in chosen]
-
-
-def _record(reader: sqlite3.Connection, catalogue: Catalogue, row: int) -> Record:
-    number, place = int(catalogue.numbers[catalogue.row_slots[row]]), int(catalogue.row_places[row])
-    text, own, shared, version = reader.execute(
-        "SELECT p.text, p.metadata, s.metadata, s.version FROM passage p JOIN source s ON s.number = p.source"
-        " WHERE p.source = ? AND p.place = ?",
-        (number, place),
+def _source_part(reader: sqlite3.Connection, catalogue: Catalogue, row: int) -> Parts:
+    """Return a row's version and all of its metadata but its own, as the transaction sees them."""
+    slot = int(catalogue.row_slots[row])
+    version, shared = reader.execute(
+        "SELECT version, metadata FROM source WHERE number = ?", (int(catalogue.numbers[slot]),)
     ).fetchone()
-    return Record.stored(text, None, {**json.loads(shared), **json.loads(own), keys.INDEX: place}, version)
+    metadata: dict[str, MetadataValue] = json.loads(shared)
+    metadata[keys.INDEX] = catalogue.place(row)
+    return version, metadata
+
+
+def _passages(reader: sqlite3.Connection, rows: Iterable[int]) -> dict[int, tuple[str, str]]:
+    """Return the text and the own metadata of rows."""
+    wanted = list(rows)
+    found: dict[int, tuple[str, str]] = {}
+    for start in range(0, len(wanted), _AT_A_TIME):
+        part = wanted[start : start + _AT_A_TIME]
+        marks = ",".join("?" * len(part))
+        query = f"SELECT row, text, metadata FROM passage WHERE row IN ({marks})"  # noqa: S608 - only question marks
+        found.update((row, (text, own)) for row, text, own in reader.execute(query, part))
+    return found
+
+
+def _matches(ranked: Ranked, records: dict[int, Record]) -> list[Match]:
+    return [Match(records[row], score) for row, score in zip(*ranked, strict=True)]
+
+
+def _whole(reader: sqlite3.Connection, catalogue: Catalogue, rows: Collection[int]) -> dict[int, Record]:
+    """Return records of rows as the tables hold them; no list in one is another's."""
+    passages = _passages(reader, rows)
+    found = {}
+    for row in rows:
+        version, metadata = _source_part(reader, catalogue, row)
+        text, own = passages[row]
+        if own != "{}":
+            metadata.update(json.loads(own))
+        found[row] = Record.stored(text, None, metadata, version)
+    return found

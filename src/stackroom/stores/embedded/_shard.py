@@ -6,110 +6,97 @@ numbers of the sources it touched; readers of this and other processes catch up 
 
 from __future__ import annotations
 
-import logging
+import json
+import os
+import socket
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
-import numpy as np
-
+from stackroom._errors import StoreUnavailable
 from stackroom.stores.embedded._catalogue import Catalogue
-from stackroom.stores.embedded._directory import LOCK_SECONDS, database_errors, sync_directory
-from stackroom.stores.embedded._postings import Postings, term_numbers
-from stackroom.stores.embedded._vectors import Vectors
+from stackroom.stores.embedded._directory import database_errors, sync_directory
+from stackroom.stores.embedded._postings import ListCache, Postings
+from stackroom.stores.embedded._schema import SHARD_FORMAT, State, make_tables, state_of
+from stackroom.stores.embedded._vectors import RowsFile, Snapshot, Vectors
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+
 FILE: Final = "shard.db"
+HOLDER: Final = "writer.json"
 
-_SCHEMA: Final = """
-CREATE TABLE state (
-    one INTEGER PRIMARY KEY CHECK (one = 1),
-    tenant TEXT NOT NULL,
-    number INTEGER NOT NULL,              -- of the shard: the upper half of its sources' versions
-    position INTEGER NOT NULL,            -- the last place in the journal: the lower half
-    is_gone INTEGER NOT NULL DEFAULT 0,   -- the tenant was removed and this file is about to be
-    removals INTEGER NOT NULL DEFAULT 0,  -- writes that took something away
-    scrubbed INTEGER NOT NULL DEFAULT 0   -- as many of them have been erased from the file
-);
-CREATE TABLE source (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    source_id TEXT NOT NULL UNIQUE,
-    version INTEGER NOT NULL,
-    metadata TEXT NOT NULL                -- JSON: the keys that belong to the source
-);
-CREATE TABLE passage (
-    number INTEGER PRIMARY KEY,
-    source INTEGER NOT NULL,
-    place INTEGER NOT NULL,
-    text TEXT NOT NULL,
-    metadata TEXT NOT NULL,               -- JSON: the keys of its own
-    terms BLOB NOT NULL,                  -- pairs (term, how often), uint32
-    UNIQUE (source, place)
-);
-CREATE TABLE vectors (source INTEGER PRIMARY KEY, rows BLOB NOT NULL);  -- float32, one row a passage
-CREATE TABLE term (number INTEGER PRIMARY KEY AUTOINCREMENT, term TEXT NOT NULL UNIQUE);
-CREATE TABLE journal (position INTEGER PRIMARY KEY, source INTEGER NOT NULL);
-PRAGMA user_version = 1;
-"""
+_HOST: Final = socket.gethostname()
+_HOLDER_BYTES: Final = 256
 
-_WORTH_A_REBUILD: Final = 1000
-"""Followers of fewer rows are never rebuilt for their dead ones."""
+_IDLE_READERS: Final = 2
+"""Connections kept open for the next readers; more are opened while more read at once."""
 
-_SCRUB_MILLISECONDS: Final = 2000
-"""How long closing waits for other writers; what is not erased then is by whoever closes last."""
+_VOCABULARY: Final = 200_000
+"""Words whose numbers are kept for the next write."""
 
 T = TypeVar("T")
-
-_log = logging.getLogger("stackroom.stores")
 
 
 class ShardIsGone(Exception):
     """The tenant was removed, perhaps by another process; this file is no longer its shard."""
 
 
-Look: TypeAlias = Callable[[sqlite3.Connection, "Followers"], T]
-
-
 @dataclass(slots=True)
 class Followers:
-    """What follows one shard's tables in memory; deleting it loses nothing."""
+    """What follows one numbering of a shard's rows in memory; throwing it away loses nothing."""
 
-    dimension: int
-    catalogue: Catalogue = field(default_factory=Catalogue)
-    vectors: Vectors = field(init=False)
-    postings: Postings = field(default_factory=Postings)
+    layout: int
+    catalogue: Catalogue
+    postings: Postings
+    vectors: Vectors
+    state: State
 
-    def __post_init__(self) -> None:
-        self.vectors = Vectors(self.dimension)
+    def dense(self, reader: sqlite3.Connection) -> Snapshot:
+        """Return the vectors and codes as of the state."""
+        return self.vectors.follow(reader, self.state.coded, self.state.rows)
 
-    @property
-    def are_mostly_dead(self) -> bool:
-        """Whether more rows went than are there."""
-        rows = len(self.catalogue.row_slots)
-        return rows > _WORTH_A_REBUILD and rows > 2 * self.catalogue.live_rows
+    def lexical(self, reader: sqlite3.Connection) -> Postings:
+        """Return the postings as of the state."""
+        self.postings.follow(reader, self.state.segmented, self.state.rows)
+        return self.postings
+
+
+Look: TypeAlias = Callable[[sqlite3.Connection, Followers], T]
 
 
 class Shard:
     """The open shard of one tenant. `path` is its directory; it must hold a finished file (`create_shard`).
 
-    `is_named` tells whether the library still names the generation that the shard is of.
+    `is_named` tells whether the library still names the generation that the shard is of. `lock_timeout` is how many
+    seconds a write waits for another process's.
     """
 
-    def __init__(self, path: Path, dimension: int, is_named: Callable[[], bool]) -> None:
+    def __init__(
+        self, path: Path, dimension: int, is_named: Callable[[], bool], lists: ListCache, lock_timeout: float
+    ) -> None:
         self.path = path
         self.dimension = dimension
         self.is_named = is_named
+        self.vocabulary: dict[str, int] = {}
+        self.users = 0
+        self.needs_care = False
+        self._vocabulary_of = -1
+        self._lists = lists
+        self._lock_timeout = lock_timeout
         self._write_lock = threading.Lock()
         self._follow_lock = threading.RLock()
         self._pool_lock = threading.Lock()
         self._readers: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
-        self._followers = Followers(dimension)
+        self._rows_file: tuple[int, RowsFile] | None = None
+        self._followers: Followers | None = None
+        self._holder: int | None = None
         self._is_closed = False
         with database_errors():
             reader = self._borrow()
@@ -118,7 +105,10 @@ class Shard:
 
     @contextmanager
     def reading(self, look: Look[T]) -> Iterator[tuple[sqlite3.Connection, T]]:
-        """Read one state in one transaction; `look` is asked of followers that are just as far, under their lock."""
+        """Read one state in one transaction; `look` is asked of followers that are just as far, under their lock.
+
+        SideFileIsTorn when `look` needs a side file that is not whole: `derive` it anew.
+        """
         with database_errors():
             reader = self._borrow()
             try:
@@ -136,36 +126,82 @@ class Shard:
         """
         with self._write_lock, database_errors():
             writer = self._writing_connection()
-            writer.execute("BEGIN IMMEDIATE")
+            self._begin(writer)
             try:
-                position = self._position(writer)
+                state = self._state(writer)
+                if state.vocabulary != self._vocabulary_of or len(self.vocabulary) > _VOCABULARY:
+                    self.vocabulary, self._vocabulary_of = {}, state.vocabulary
                 with self._follow_lock:
-                    looked = look(writer, self._follow(writer, position))
+                    looked = look(writer, self._follow(writer, state))
                 yield writer, looked
                 writer.execute("COMMIT")
             except BaseException:
+                self.vocabulary = {}  # it may name words that were rolled back
                 with suppress(sqlite3.Error):
                     writer.execute("ROLLBACK")
                 raise
 
-    def close(self) -> None:
-        """Erase what was removed from the file, and close it."""
-        with self._write_lock:
-            self._is_closed = True
-            try:
-                with database_errors():
-                    self._scrub()
-            except Exception as error:  # noqa: BLE001 - closing goes on; what was not erased is at the next close
-                _log.warning("a shard could not be scrubbed of removed data (%s); it will be at its next close", error)
-            self._close_connections()
+    def following(self) -> threading.RLock:
+        """Return the lock under which followers are looked at."""
+        return self._follow_lock
 
-    def abandon(self) -> None:
-        """Close the file of a tenant that is gone."""
+    def rows_file(self, layout: int) -> RowsFile:
+        """Return the file of the vectors, to be written; only within `writing`."""
+        if self._rows_file is None or self._rows_file[0] != layout:
+            self._close_rows_file()
+            self._rows_file = layout, RowsFile(self.path, layout, self.dimension)
+        return self._rows_file[1]
+
+    def vacuum(self, removals: int) -> None:
+        """Write the database's file anew, and note that so many removals have been erased from it."""
+        with self._write_lock, database_errors():
+            writer = self._writing_connection()
+            writer.execute("VACUUM")
+            writer.execute("UPDATE state SET scrubbed = ?", (removals,))
+
+    def close(self) -> None:
+        """Close the file."""
         with self._write_lock:
             self._is_closed = True
-            self._close_connections()
+            self._close_rows_file()
+            with self._pool_lock:
+                readers, self._readers = self._readers, []
+            for connection in [*readers, *([] if self._writer is None else [self._writer])]:
+                connection.close()
+            if self._holder is not None:
+                os.close(self._holder)
+            self._writer = self._followers = self._holder = None
 
     # Connections
+
+    def _begin(self, writer: sqlite3.Connection) -> None:
+        """Begin a write transaction, and say who holds it; StoreUnavailable names who holds it for too long."""
+        try:
+            writer.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+                raise StoreUnavailable(self._held_message()) from error
+            raise
+        with suppress(OSError):
+            self._sign()
+
+    def _sign(self) -> None:
+        """Write down who holds the lock, for whoever waits for it."""
+        if self._holder is None:
+            self._holder = os.open(self.path / HOLDER, os.O_RDWR | os.O_CREAT, 0o644)
+        since = datetime.now(UTC).isoformat(timespec="seconds")
+        signed = json.dumps({"process": os.getpid(), "host": _HOST, "since": since})
+        os.lseek(self._holder, 0, os.SEEK_SET)
+        os.write(self._holder, signed.ljust(_HOLDER_BYTES).encode())
+
+    def _held_message(self) -> str:
+        holder = "another process"
+        with suppress(OSError, ValueError, KeyError):
+            read = json.loads((self.path / HOLDER).read_text(encoding="utf-8"))
+            holder = f"process {read['process']} on {read['host']} (since {read['since']})"
+        return (
+            f"{holder} has held the writer's lock of this tenant's shard for over {self._lock_timeout:g} s; try again"
+        )
 
     def _borrow(self) -> sqlite3.Connection:
         with self._pool_lock:
@@ -175,7 +211,7 @@ class Shard:
 
     def _connected(self) -> sqlite3.Connection:
         try:
-            return _connect(self.path / FILE)
+            return connect(self.path / FILE, timeout=self._lock_timeout)
         except sqlite3.OperationalError:
             if (self.path / FILE).exists():
                 raise
@@ -183,7 +219,7 @@ class Shard:
 
     def _give_back(self, reader: sqlite3.Connection) -> None:
         with self._pool_lock:
-            if not self._is_closed:
+            if not self._is_closed and len(self._readers) < _IDLE_READERS:
                 self._readers.append(reader)
                 return
         reader.close()
@@ -195,12 +231,10 @@ class Shard:
             self._writer = self._connected()
         return self._writer
 
-    def _close_connections(self) -> None:
-        with self._pool_lock:
-            readers, self._readers = self._readers, []
-        for connection in [*readers, *([] if self._writer is None else [self._writer])]:
-            connection.close()
-        self._writer = None
+    def _close_rows_file(self) -> None:
+        if self._rows_file is not None:
+            self._rows_file[1].close()
+            self._rows_file = None
 
     # Following
 
@@ -208,54 +242,47 @@ class Shard:
         """Begin a transaction and look at followers of just its state; when they are ahead of it, begin again."""
         while True:
             reader.execute("BEGIN")
-            position = self._position(reader)
+            state = self._state(reader)
             with self._follow_lock:
-                if self._followers.catalogue.position <= position:
-                    return look(reader, self._follow(reader, position))
+                known = self._followers
+                if known is None or known.state.position <= state.position:
+                    return look(reader, self._follow(reader, state))
             reader.execute("ROLLBACK")
 
-    def _position(self, connection: sqlite3.Connection) -> int:
-        """Return the last place in the journal; the file may be another tenant's by now, or about to go."""
-        position, number, is_gone = connection.execute("SELECT position, number, is_gone FROM state").fetchone()
-        if is_gone or number != self.number or not self.is_named():
+    def _state(self, connection: sqlite3.Connection) -> State:
+        """Return where the shard stands; the file may be another tenant's by now, or about to go."""
+        state = state_of(connection)
+        if state.is_gone or state.number != self.number or not self.is_named():
             raise ShardIsGone
-        return int(position)
+        return state
 
-    def _follow(self, reader: sqlite3.Connection, position: int) -> Followers:
+    def _follow(self, reader: sqlite3.Connection, state: State) -> Followers:
         followers = self._followers
-        if followers.are_mostly_dead or not followers.catalogue.follow(reader, position):
-            followers = self._followers = Followers(self.dimension)
-            followers.catalogue.follow(reader, position)
+        if (
+            followers is None
+            or followers.layout != state.layout
+            or not followers.catalogue.follow(reader, state.position)
+        ):
+            followers = Followers(
+                state.layout,
+                Catalogue(),
+                Postings(self.number, self._lists),
+                Vectors(self.path, state.layout, self.dimension),
+                state,
+            )
+            followers.catalogue.follow(reader, state.position)
+        followers.state = state
+        self._followers = followers
         return followers
-
-    # Erasing
-
-    def _scrub(self) -> None:
-        """Rewrite the file without what was removed: SQLite leaves pieces of moved cells behind, even zeroing them."""
-        if self._writer is None:
-            self._writer = self._connected()
-        writer = self._writer
-        writer.execute(f"PRAGMA busy_timeout = {_SCRUB_MILLISECONDS}")
-        removals, scrubbed, is_gone = writer.execute("SELECT removals, scrubbed, is_gone FROM state").fetchone()
-        if is_gone:
-            return
-        if removals > scrubbed:
-            writer.execute("BEGIN IMMEDIATE")
-            _drop_unused_terms(writer)
-            writer.execute("COMMIT")
-            writer.execute("VACUUM")
-            writer.execute("UPDATE state SET scrubbed = ?", (removals,))
 
 
 def create_shard(path: Path, tenant_id: str, number: int) -> None:
     """Make a tenant's shard in a directory, whole or not at all. The caller holds the library's lock."""
     path.mkdir(parents=True, exist_ok=True)
-    connection = _connect(path / FILE, mode="rwc")
+    connection = connect(path / FILE, mode="rwc")
     try:
         connection.execute("BEGIN IMMEDIATE")
-        for statement in _SCHEMA.split(";"):
-            connection.execute(statement)
-        connection.execute("INSERT INTO state (one, tenant, number, position) VALUES (1, ?, ?, 1)", (tenant_id, number))
+        make_tables(connection, tenant_id, number)
         connection.execute("COMMIT")
     finally:
         connection.close()
@@ -268,19 +295,19 @@ def is_finished(path: Path) -> bool:
     if not (path / FILE).exists():
         return False
     with database_errors():
-        connection = _connect(path / FILE)
+        connection = connect(path / FILE)
         try:
-            if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+            if connection.execute("PRAGMA user_version").fetchone()[0] != SHARD_FORMAT:
                 return False
             return not connection.execute("SELECT is_gone FROM state").fetchone()[0]
         finally:
             connection.close()
 
 
-def _connect(file: Path, mode: Literal["rw", "rwc"] = "rw") -> sqlite3.Connection:
+def connect(file: Path, mode: Literal["rw", "rwc"] = "rw", timeout: float = 30.0) -> sqlite3.Connection:
     """Open a shard's file; only "rwc" makes it."""
     connection = sqlite3.connect(
-        f"{file.as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=LOCK_SECONDS
+        f"{file.as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=timeout
     )
     try:
         connection.execute("PRAGMA journal_mode = WAL")
@@ -290,13 +317,3 @@ def _connect(file: Path, mode: Literal["rw", "rwc"] = "rw") -> sqlite3.Connectio
         connection.close()
         raise
     return connection
-
-
-def _drop_unused_terms(writer: sqlite3.Connection) -> None:
-    """Forget the words that no passage holds any more."""
-    highest = writer.execute("SELECT coalesce(max(number), 0) FROM term").fetchone()[0]
-    is_used = np.zeros(highest + 1, dtype=np.bool_)
-    for (stored,) in writer.execute("SELECT terms FROM passage"):
-        is_used[term_numbers(stored)] = True
-    unused = [(number,) for (number,) in writer.execute("SELECT number FROM term") if not is_used[number]]
-    writer.executemany("DELETE FROM term WHERE number = ?", unused)

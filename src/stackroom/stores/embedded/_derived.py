@@ -1,0 +1,240 @@
+"""What is derived from a shard's tables and kept: vectors in row order, codes, segments. Made, mended, renumbered.
+
+All of it runs within the shard's write transaction. Files are made durable before it commits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from stackroom.stores.embedded import _codes, _segments
+from stackroom.stores.embedded._schema import State, state_of
+from stackroom.stores.embedded._vectors import codes_file, stored_quantiser, vectors_of
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from stackroom.stores.embedded._shard import Followers, Shard
+
+SPARE_ROWS: Final = 4 * _codes.BLOCK
+"""So many unused rows are borne in any shard before they are numbered anew."""
+
+_CENTRED_ANEW: Final = 8
+"""When the rows have become so many times as many as the mean is of, codes are made anew."""
+
+
+def _nothing(_reader: sqlite3.Connection, _followers: Followers) -> None:
+    return None
+
+
+def mend(shard: Shard) -> None:
+    """Write anew what of the side files is missing or torn."""
+    with shard.writing(_nothing) as (writer, _):
+        state = state_of(writer)
+        whole_rows(writer, shard, state)
+        quantiser = stored_quantiser(writer)
+        if quantiser is not None and not codes_file(shard.path, state.layout, quantiser).holds(
+            state.coded // _codes.BLOCK
+        ):
+            writer.execute("UPDATE state SET coded = 0")
+        derive(writer, shard)
+
+
+def whole_rows(writer: sqlite3.Connection, shard: Shard, state: State) -> None:
+    """See that the file of the vectors holds all rows; when it does not, write it from the database."""
+    file = shard.rows_file(state.layout)
+    if file.holds(state.rows):
+        return
+    for first, stored in writer.execute(
+        "SELECT first_row, rows FROM source JOIN vectors ON vectors.source = source.number ORDER BY first_row"
+    ):
+        file.write(first, vectors_of(stored, shard.dimension))
+    file.reach(state.rows)
+    file.sync()
+
+
+def derive(writer: sqlite3.Connection, shard: Shard) -> None:
+    """Make the codes of finished blocks and the segments of rows that have come together."""
+    state = state_of(writer)
+    if state.rows - state.coded >= _codes.BLOCK:
+        _derive_codes(writer, shard, state)
+    if state.rows - state.segmented >= _segments.SMALL:
+        _derive_segments(writer, state)
+
+
+def _derive_segments(writer: sqlite3.Connection, state: State) -> None:
+    first = state.segmented
+    while state.rows - first >= _segments.SMALL:
+        end = first + _segments.SMALL
+        lists = _segments.lists_of(_segments.passages_between(writer, first, end))
+        _segments.write_segment(writer, first, end, lists)
+        first = end
+    writer.execute("UPDATE state SET segmented = ?", (first,))
+
+
+def _derive_codes(writer: sqlite3.Connection, shard: Shard, state: State) -> None:
+    end = state.rows // _codes.BLOCK * _codes.BLOCK
+    rows = shard.rows_file(state.layout).vectors(end)
+    quantiser = stored_quantiser(writer)
+    begin = state.coded
+    if quantiser is None or end >= _CENTRED_ANEW * quantiser.centred:
+        epoch = 1 if quantiser is None else quantiser.epoch + 1
+        quantiser = _codes.Quantiser(epoch, shard.number + epoch, _codes.mean_of(rows), end)
+        begin = 0
+    file = codes_file(shard.path, state.layout, quantiser)
+    try:
+        for first in range(begin, end, _codes.BLOCK):
+            codes = quantiser.encode(rows[first : first + _codes.BLOCK])
+            file.write(first // _codes.BLOCK, _codes.blocks_of(codes))
+        file.sync()
+        if end >= 2 * quantiser.calibrated:
+            live = _live_rows(writer, end)
+            pairs = _codes.calibrated(quantiser, rows, file.view(end // _codes.BLOCK), live)
+            quantiser = _codes.Quantiser(quantiser.epoch, quantiser.seed, quantiser.mean, quantiser.centred, end, pairs)
+    finally:
+        file.close()
+    writer.execute("INSERT OR REPLACE INTO quantiser VALUES (?, ?, ?, ?, ?, ?, ?)", quantiser.stored)
+    writer.execute("UPDATE state SET coded = ?", (end,))
+
+
+def _live_rows(reader: sqlite3.Connection, end: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    is_live = np.zeros(end, dtype=np.bool_)
+    for first, passages in reader.execute("SELECT first_row, passages FROM source WHERE first_row < ?", (end,)):
+        is_live[first : first + passages] = True
+    return np.flatnonzero(is_live)
+
+
+def needs_care(reader: sqlite3.Connection) -> bool:
+    """Tell whether there is something to merge, or too many rows are unused."""
+    return _is_sparse(state_of(reader)) or _segments.mergeable(reader) is not None
+
+
+def _is_sparse(state: State) -> bool:
+    return state.rows > 2 * state.live + SPARE_ROWS
+
+
+def care(shard: Shard) -> bool:
+    """Do one piece of the work that keeps a shard quick; False when there is none left. Readers never wait for it."""
+    with shard.reading(_nothing) as (reader, _):
+        is_sparse = _is_sparse(state_of(reader))
+    if is_sparse:
+        renumber(shard)
+        return True
+    return merge(shard)
+
+
+def merge(shard: Shard) -> bool:
+    """Merge small segments into a large one, if there are enough; the writers' lock is held only to put it in."""
+    with shard.reading(_nothing) as (reader, _):
+        found = _segments.mergeable(reader)
+        if found is None:
+            return False
+        layout = state_of(reader).layout
+        lists = _segments.lists_of(_segments.passages_between(reader, *found))
+    with shard.writing(_nothing) as (writer, _):
+        if state_of(writer).layout == layout:
+            _segments.write_segment(writer, *found, lists)
+    return True
+
+
+def renumber(shard: Shard) -> None:
+    """Give the rows new numbers, without those of sources that went, and derive everything for them."""
+    with shard.writing(_nothing) as (writer, _):
+        row = 0
+        for number, first, passages in writer.execute(
+            "SELECT number, first_row, passages FROM source ORDER BY first_row"
+        ).fetchall():
+            if first != row:
+                writer.execute(
+                    "UPDATE passage SET row = row - ? WHERE row >= ? AND row < ?",
+                    (first - row, first, first + passages),
+                )
+                writer.execute("UPDATE source SET first_row = ? WHERE number = ?", (row, number))
+            row += passages
+        for table in ("segment", "posting", "quantiser"):
+            writer.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
+        writer.execute(
+            "UPDATE state SET layout = layout + 1, rows = ?, coded = 0, segmented = 0, position = position + 1", (row,)
+        )
+        state = state_of(writer)
+        whole_rows(writer, shard, state)
+        derive(writer, shard)
+
+
+def tidy(shard: Shard) -> None:
+    """Remove side files of numberings and codes that are no longer used. Who still maps them keeps what it sees."""
+    with shard.writing(_nothing) as (writer, _):
+        state, quantiser = state_of(writer), stored_quantiser(writer)
+        used = {shard.rows_file(state.layout).path}
+        if quantiser is not None:
+            used.add(codes_file(shard.path, state.layout, quantiser).path)
+        for path in shard.path.glob("codes.*"):
+            if path not in used:
+                path.unlink(missing_ok=True)
+
+
+def erase(shard: Shard) -> None:
+    """Take out of the shard's files what was removed: the rows that are not used, the words that nobody holds.
+
+    SQLite leaves pieces of moved cells behind, even when it zeroes what it frees, so its file is written anew.
+    """
+    with shard.reading(_nothing) as (reader, _):
+        removals, scrubbed = reader.execute("SELECT removals, scrubbed FROM state").fetchone()
+        state = state_of(reader)
+    if removals == scrubbed:
+        return
+    if state.rows > 2 * state.live:
+        renumber(shard)
+    with shard.writing(_nothing) as (writer, _):
+        _erase_rows(writer, shard)
+        _drop_unused_terms(writer)
+    tidy(shard)
+    shard.vacuum(removals)
+
+
+def _erase_rows(writer: sqlite3.Connection, shard: Shard) -> None:
+    """Write zeros over the vectors and codes of rows that no source has."""
+    state = state_of(writer)
+    used = np.zeros(state.rows, dtype=np.bool_)
+    used[_live_rows(writer, state.rows)] = True
+    whole_rows(writer, shard, state)
+    file = shard.rows_file(state.layout)
+    for first in range(0, state.rows, _codes.BLOCK):
+        unused = ~used[first : first + _codes.BLOCK]
+        if unused.any():
+            rows = np.array(file.vectors(state.rows)[first : first + _codes.BLOCK])
+            rows[unused] = 0
+            file.write(first, rows)
+    file.sync()
+    _erase_codes(writer, shard, state, used)
+
+
+def _erase_codes(
+    writer: sqlite3.Connection, shard: Shard, state: State, used: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> None:
+    quantiser = stored_quantiser(writer)
+    if quantiser is None:
+        return
+    file = codes_file(shard.path, state.layout, quantiser)
+    if file.holds(state.coded // _codes.BLOCK):
+        for block in range(state.coded // _codes.BLOCK):
+            unused = ~used[block * _codes.BLOCK : (block + 1) * _codes.BLOCK]
+            if unused.any():
+                codes = np.array(file.view(state.coded // _codes.BLOCK)[block])
+                codes[:, unused] = 0
+                file.write(block, codes[None])
+        file.sync()
+    file.close()
+
+
+def _drop_unused_terms(writer: sqlite3.Connection) -> None:
+    """Forget the words that no passage holds any more."""
+    highest = writer.execute("SELECT coalesce(max(number), 0) FROM term").fetchone()[0]
+    is_used = np.zeros(highest + 1, dtype=np.bool_)
+    for (stored,) in writer.execute("SELECT terms FROM passage"):
+        is_used[_segments.term_numbers(stored)] = True
+    unused = [(number,) for (number,) in writer.execute("SELECT number FROM term") if not is_used[number]]
+    writer.executemany("DELETE FROM term WHERE number = ?", unused)
+    writer.execute("UPDATE state SET vocabulary = vocabulary + 1")
