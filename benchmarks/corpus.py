@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stackroom import Scope
+from stackroom import MetadataValue, Scope
 from stackroom.stores import Record
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Corpus:
     def _source(self, chance: np.random.Generator, tenant: int, number: int, size: int) -> list[Record]:
         topic = int(chance.integers(0, TOPICS))
         groups = self.groups(chance)
-        metadata = {
+        metadata: dict[str, MetadataValue] = {
             "tenantId": f"tenant{tenant}",
             "sourceId": f"source{number}",
             "aclGroups": [f"group{group}" for group in groups],

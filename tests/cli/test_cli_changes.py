@@ -125,7 +125,7 @@ def test_info_names_no_tenant_unasked(stackroom: CommandLine, here: Path) -> Non
 def test_info_lists_all_tenants_when_asked(stackroom: CommandLine) -> None:
     about = stackroom("info", "--tenants", "--json").json
     assert about["tenants"] == [{"tenant_id": tenant, "sources": 2, "passages": 3} for tenant in ("acme", "other")]
-    assert about["format"] == 1
+    assert about["format"] == FORMAT
     assert about["bytes"] > 0
     assert about["collections"] == [{"name": "library", "fingerprint": "hashing-v1@64", "dimension": 64}]
 

@@ -53,7 +53,7 @@ def test_the_fingerprint_is_read_once() -> None:
     class Counting(Plain):
         reads = 0
 
-        def __getattribute__(self, name: str) -> Any:  # noqa: ANN401 - as in object
+        def __getattribute__(self, name: str) -> Any:
             if name == "fingerprint":
                 Counting.reads += 1
             return super().__getattribute__(name)
@@ -83,7 +83,7 @@ def test_a_provider_that_names_nobody_is_refused(provider: object) -> None:
 
 
 @pytest.mark.parametrize("embedder", [object(), HashingEmbedder, None])
-def test_what_is_no_embedder_is_refused(embedder: Any) -> None:  # noqa: ANN401 - anything
+def test_what_is_no_embedder_is_refused(embedder: Any) -> None:
     with pytest.raises(EmbedderError):
         check_embedder(embedder)
 
@@ -92,7 +92,7 @@ def test_a_fingerprint_that_cannot_be_learned_is_an_embedder_error() -> None:
     original = OSError("no route")
 
     class Unreachable(Plain):
-        def __getattribute__(self, name: str) -> Any:  # noqa: ANN401 - as in object
+        def __getattribute__(self, name: str) -> Any:
             if name == "fingerprint":
                 raise original
             return super().__getattribute__(name)

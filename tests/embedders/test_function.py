@@ -52,13 +52,13 @@ def test_a_query_function_takes_the_queries() -> None:
 
 
 @pytest.mark.parametrize("answer", [[[1, 2], [3, 4]], [1, 2], [], None, [[1, 2, 3]], "ab", [[0, 0]]])
-def test_a_query_needs_exactly_one_row_of_the_function(answer: Any) -> None:  # noqa: ANN401 - anything
+def test_a_query_needs_exactly_one_row_of_the_function(answer: Any) -> None:
     with pytest.raises(EmbedderError):
         embed_query(FunctionEmbedder(lambda _texts: answer, id="odd", dimension=2), "a", 2)
 
 
 @pytest.mark.parametrize("answer", [[[1, 2]], [1], None])
-def test_the_query_functions_answer_passes_the_door(answer: Any) -> None:  # noqa: ANN401 - anything
+def test_the_query_functions_answer_passes_the_door(answer: Any) -> None:
     with pytest.raises(EmbedderError):
         embed_query(FunctionEmbedder(lengths, id="odd", dimension=2, query_function=lambda _text: answer), "a", 2)
 

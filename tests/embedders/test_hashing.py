@@ -30,7 +30,7 @@ def test_another_process_makes_the_same_vector() -> None:  # row 13
         "from stackroom.embedders import HashingEmbedder as H; print(H().embed_query('hello wörld').tobytes().hex())"
     )
     command = [sys.executable, "-c", program]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - our own program
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
 
     assert answer.stdout.strip() == HashingEmbedder().embed_query("hello wörld").tobytes().hex()
 

@@ -49,13 +49,13 @@ def cosine(one: str, other: str) -> float:
 
 def run(program: str) -> str:
     command = [sys.executable, "-W", "error", "-c", program]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - our own program
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
     assert not answer.stderr
     return answer.stdout.strip()
 
 
 def test_it_pools_exactly_as_wordllama_does() -> None:
-    from wordllama import WordLlama  # noqa: PLC0415 - only this test needs it
+    from wordllama import WordLlama
 
     folder = _local._package_folder()  # noqa: SLF001 - where the package carries its model
     original = WordLlama.load(cache_dir=folder, disable_download=True)

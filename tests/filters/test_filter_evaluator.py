@@ -227,7 +227,7 @@ def test_anything_else_is_there_and_equal_to_nothing_in_no_order(name: str) -> N
 
 
 @pytest.mark.parametrize("key", [5, None, ("k",), b"k", Hostile], ids=repr)
-def test_keys_that_are_no_strings_are_passed_over(key: Any) -> None:  # noqa: ANN401 - of every wrong kind
+def test_keys_that_are_no_strings_are_passed_over(key: Any) -> None:
     assert not matches(Exists("k"), {key: 5})
     assert matches(Eq("k", 5), {key: 4, "k": 5})
 

@@ -84,7 +84,7 @@ def code_points(text: str) -> list[int]:
     return [ord(character) for character in text]
 
 
-def comparable(scalar: Any) -> Any:  # noqa: ANN401 - a scalar in, what Python orders exactly out
+def comparable(scalar: Any) -> Any:
     return code_points(scalar) if isinstance(scalar, str) else Fraction(scalar)
 
 
@@ -155,7 +155,7 @@ def test_matches_agrees_with_a_naive_evaluator(asked: Filter, metadata: dict[str
 
 @settings(max_examples=200)
 @given(leaves, metadata_values)
-def test_every_leaf_agrees_with_a_naive_evaluator_where_its_key_is_there(asked: Any, value: Any) -> None:  # noqa: ANN401 - a leaf has a key
+def test_every_leaf_agrees_with_a_naive_evaluator_where_its_key_is_there(asked: Any, value: Any) -> None:
     assert matches(asked, {asked.key: value}) is naive(asked, {asked.key: value})
 
 
@@ -164,7 +164,7 @@ def mean_the_same(left: Filter, right: Filter, metadata: dict[str, Any]) -> bool
 
 
 @given(keys, scalars, metadatas)
-def test_ne_is_exists_and_not_eq(key: str, value: Any, metadata: dict[str, Any]) -> None:  # noqa: ANN401 - a scalar
+def test_ne_is_exists_and_not_eq(key: str, value: Any, metadata: dict[str, Any]) -> None:
     assert mean_the_same(Ne(key, value), And(Exists(key), Not(Eq(key, value))), metadata)
 
 
@@ -189,7 +189,7 @@ def test_all_is_an_and_of_eq(key: str, values: list[Any], metadata: dict[str, An
 
 
 @given(ranges, metadatas)
-def test_a_range_is_an_and_of_ranges_with_one_bound_each(asked: Any, metadata: dict[str, Any]) -> None:  # noqa: ANN401 - a Range
+def test_a_range_is_an_and_of_ranges_with_one_bound_each(asked: Any, metadata: dict[str, Any]) -> None:
     single = [Range(asked.key, **{side: bound}) for side, bound in asked.bounds().items()]
     assert mean_the_same(asked, And(*single), metadata)
 
@@ -227,7 +227,7 @@ def test_the_dict_form_is_json_and_parses_to_an_equal_filter(asked: Filter) -> N
 
 
 @given(scalars, scalars)
-def test_filters_are_equal_exactly_when_their_scalars_are(left: Any, right: Any) -> None:  # noqa: ANN401 - scalars
+def test_filters_are_equal_exactly_when_their_scalars_are(left: Any, right: Any) -> None:
     assert (Eq("k", left) == Eq("k", right)) is same(left, right)
     if same(left, right):
         assert hash(Eq("k", left)) == hash(Eq("k", right))

@@ -138,7 +138,7 @@ def test_nodes_can_be_taken_apart_by_a_match_statement() -> None:
 
 
 @pytest.mark.parametrize("values", [[1, 2], (1, 2), iter([1, 2]), range(1, 3), {1: 0, 2: 0}.keys(), np.array([1, 2])])
-def test_values_may_be_any_iterable(values: Any) -> None:  # noqa: ANN401 - of many kinds
+def test_values_may_be_any_iterable(values: Any) -> None:
     assert In("k", values).values == (1, 2)
 
 
@@ -162,7 +162,7 @@ class Team(str, Enum):  # noqa: UP042 - a str with a foreign __str__ is what is 
         (Team.LEGAL, "legal"),
     ],
 )
-def test_an_operand_is_kept_as_the_python_value_it_holds(operand: Any, held: object) -> None:  # noqa: ANN401 - as above
+def test_an_operand_is_kept_as_the_python_value_it_holds(operand: Any, held: object) -> None:
     kept = Eq("k", operand).value
     assert kept == held
     assert type(kept) is type(held)

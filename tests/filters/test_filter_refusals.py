@@ -123,7 +123,7 @@ def test_contains_with_an_empty_string_is_refused(part: str) -> None:
 
 
 @pytest.mark.parametrize("exists", [1, 0, "true", None, [], 1.0])
-def test_exists_takes_true_or_false_only(exists: Any) -> None:  # noqa: ANN401 - of every wrong kind
+def test_exists_takes_true_or_false_only(exists: Any) -> None:
     with pytest.raises(FilterError, match="boolean"):
         Exists("k", exists)
 
@@ -151,7 +151,7 @@ def test_a_member_that_is_no_node_is_refused(make: Callable[[Any], Filter], memb
 
 
 @pytest.mark.parametrize("written", ["", "n", b"n", [], [{"n": 1}], None, 1, {"n"}, Eq, object()])
-def test_what_is_no_mapping_is_no_filter(written: Any) -> None:  # noqa: ANN401 - of every wrong kind
+def test_what_is_no_mapping_is_no_filter(written: Any) -> None:
     with pytest.raises(FilterError, match="mapping"):
         parse(written)
 
@@ -333,7 +333,7 @@ def test_parse_takes_filters_of_32_levels() -> None:
 @pytest.mark.parametrize(
     "written", [nested_dict(33), nested_node(33), nested_dict(100_000)], ids=["33", "node", "huge"]
 )
-def test_parse_refuses_more_than_32_levels(written: Any) -> None:  # noqa: ANN401 - a dict or a node
+def test_parse_refuses_more_than_32_levels(written: Any) -> None:
     with pytest.raises(FilterError, match="at most 32"):
         parse(written)
 

@@ -147,7 +147,7 @@ def test_an_ascii_text_has_the_same_terms_beside_other_text(text: str) -> None:
 
 
 @given(texts, st.sampled_from(["NFC", "NFD"]))
-def test_composed_and_decomposed_texts_have_the_same_terms(text: str, form: Any) -> None:  # noqa: ANN401 - a Literal of unicodedata
+def test_composed_and_decomposed_texts_have_the_same_terms(text: str, form: Any) -> None:
     assert index_terms(unicodedata.normalize(form, text)) == index_terms(text)
 
 

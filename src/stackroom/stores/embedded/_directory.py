@@ -22,10 +22,10 @@ from stackroom._errors import Conflict, StoreError, StoreUnavailable, UnknownCol
 from stackroom.stores._protocol import CollectionSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
-FORMAT: Final = 1
-"""The format that this code writes. It reads this one and refuses newer ones."""
+FORMAT: Final = 2
+"""The format that this code writes. It brings older ones to it and refuses newer ones."""
 
 LOCK_SECONDS: Final = 30.0
 """How long a write waits for another writer before it gives up."""
@@ -50,6 +50,7 @@ class Register:
 
     collections: Mapping[str, Entry] = field(default_factory=dict)
     last_generation: int = 0
+    format: int = FORMAT
 
     def entry(self, name: str) -> Entry:
         """Return a collection's entry; StoreError (a LookupError) when there is none."""
@@ -99,7 +100,9 @@ def _advice(error: sqlite3.Error) -> str:
 class Directory:
     """A library's directory, made when it is missing or empty. StoreError when it is something else."""
 
-    def __init__(self, path: str | os.PathLike[str], lock_timeout: float = LOCK_SECONDS) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], lock_timeout: float, upgrade_shard: Callable[[Path], None]
+    ) -> None:
         self.path = Path(path).absolute()
         self._mutex = threading.RLock()
         self._register_lock = threading.Lock()
@@ -115,6 +118,8 @@ class Directory:
             with self.locked():
                 if not (self.path / _TOML).exists():
                     self._write(Register())
+                if self.register().format < FORMAT:
+                    self._upgrade(upgrade_shard)
                 self.sweep()
         except BaseException:
             self._ledger.close()
@@ -156,6 +161,14 @@ class Directory:
                 self._ledger.execute("ROLLBACK")
                 raise
             self._ledger.execute("COMMIT")
+
+    def _upgrade(self, upgrade_shard: Callable[[Path], None]) -> None:
+        """Bring an older library to this format. Begun and killed, it goes on at the next opening."""
+        old = self.register()
+        for entry in old.collections.values():
+            for shard in self.generation_path(entry.generation).glob("*"):
+                upgrade_shard(shard)
+        self._write(Register(old.collections, old.last_generation))
 
     def create(self, name: str, spec: CollectionSpec) -> None:
         """Make a collection, or find an equal one; Conflict when it is there with another spec."""
@@ -235,13 +248,13 @@ def _parsed(text: str) -> Register:
         number = written["format"]
     except (tomllib.TOMLDecodeError, KeyError) as error:
         raise StoreError(f"{_TOML} cannot be read: it is torn or not ours; restore it from a backup") from error
-    if not isinstance(number, int) or number > FORMAT:
+    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= FORMAT:
         raise StoreError(
-            f"this library has format {number}, newer than the {FORMAT} that this Stackroom reads; upgrade stackroom"
+            f"this library has format {number}; this Stackroom reads up to {FORMAT}: upgrade stackroom to open it"
         )
     try:
         collections = {name: _entry(of_name) for name, of_name in written.get("collections", {}).items()}
-        return Register(collections, int(written["last_generation"]))
+        return Register(collections, int(written["last_generation"]), number)
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"{_TOML} lacks what format {number} has; restore it from a backup") from error
 

@@ -32,6 +32,7 @@ from stackroom.stores.embedded._names import directory_name
 from stackroom.stores.embedded._postings import ListCache
 from stackroom.stores.embedded._shard import Shard, ShardIsGone, create_shard, is_finished
 from stackroom.stores.embedded._sidefiles import SideFileIsTorn
+from stackroom.stores.embedded._upgrade import upgrade_shard
 
 if TYPE_CHECKING:
     import sqlite3
@@ -79,7 +80,7 @@ class EmbeddedStore:
             raise ValueError(f"lock_timeout must be a number of seconds of 0 to {_LONG:,}")
         if isinstance(max_open_shards, bool) or not isinstance(max_open_shards, int) or max_open_shards < 1:
             raise ValueError("max_open_shards must be an int of at least 1")
-        self._directory = Directory(path, lock_timeout)
+        self._directory = Directory(path, lock_timeout, upgrade_shard)
         self._exact = exact
         self._lock_timeout = lock_timeout
         self._max_open_shards = max_open_shards
