@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from stackroom.stores.embedded._directory import FORMAT
+
 if TYPE_CHECKING:
     from pathlib import Path
 
