@@ -173,7 +173,7 @@ def calibrated(
     pairs = {}
     for fraction in _FRACTIONS:
         part = live if fraction == 1 else np.sort(chance.choice(live, int(len(live) * fraction), replace=False))
-        if len(part) >= BLOCK // 2:
+        if len(part) >= max(BLOCK // 2, 2 * _LONG):
             nearest = _nearest(rows, part, queries)
             ranks = [
                 _ranks(distances_of(blocks, part, code), order) for code, order in zip(codes, nearest, strict=True)

@@ -90,7 +90,7 @@ def _derive_codes(writer: sqlite3.Connection, shard: Shard, state: State) -> Non
             file.write(first // _codes.BLOCK, _codes.blocks_of(codes))
         file.sync()
         if end >= 2 * quantiser.calibrated:
-            live = _live_rows(writer, end)
+            live = live_rows(writer, end)
             pairs = _codes.calibrated(quantiser, rows, file.view(end // _codes.BLOCK), live)
             quantiser = _codes.Quantiser(quantiser.epoch, quantiser.seed, quantiser.mean, quantiser.centred, end, pairs)
     finally:
@@ -99,7 +99,8 @@ def _derive_codes(writer: sqlite3.Connection, shard: Shard, state: State) -> Non
     writer.execute("UPDATE state SET coded = ?", (end,))
 
 
-def _live_rows(reader: sqlite3.Connection, end: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def live_rows(reader: sqlite3.Connection, end: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Return the rows before `end` that a source has, ascending."""
     is_live = np.zeros(end, dtype=np.bool_)
     for first, passages in reader.execute("SELECT first_row, passages FROM source WHERE first_row < ?", (end,)):
         is_live[first : first + passages] = True
@@ -175,7 +176,7 @@ def tidy(shard: Shard) -> None:
                 path.unlink(missing_ok=True)
 
 
-def erase(shard: Shard) -> None:
+def erase(shard: Shard, *, even_if_nothing_was_removed: bool = False) -> None:
     """Take out of the shard's files what was removed: the rows that are not used, the words that nobody holds.
 
     SQLite leaves pieces of moved cells behind, even when it zeroes what it frees, so its file is written anew.
@@ -183,7 +184,7 @@ def erase(shard: Shard) -> None:
     with shard.reading(_nothing) as (reader, _):
         removals, scrubbed = reader.execute("SELECT removals, scrubbed FROM state").fetchone()
         state = state_of(reader)
-    if removals == scrubbed:
+    if removals == scrubbed and not even_if_nothing_was_removed:
         return
     if state.rows > 2 * state.live:
         renumber(shard)
@@ -198,7 +199,7 @@ def _erase_rows(writer: sqlite3.Connection, shard: Shard) -> None:
     """Write zeros over the vectors and codes of rows that no source has."""
     state = state_of(writer)
     used = np.zeros(state.rows, dtype=np.bool_)
-    used[_live_rows(writer, state.rows)] = True
+    used[live_rows(writer, state.rows)] = True
     whole_rows(writer, shard, state)
     file = shard.rows_file(state.layout)
     for first in range(0, state.rows, _codes.BLOCK):

@@ -206,15 +206,21 @@ class Directory:
                 shard.rename(gone)
                 shutil.rmtree(gone)
 
-    def sweep(self) -> None:
-        """Erase what nothing names any more: generations and shards that a swap, a drop or a crash has left."""
+    def orphans(self) -> list[tuple[Path, str]]:
+        """Return what nothing names any more: generations and shards that a swap, a drop or a crash has left."""
         live = {str(entry.generation) for entry in self.register().collections.values()}
+        found = []
         for path in self.path.iterdir():
             if path.name.isdecimal() and path.name not in live:
-                shutil.rmtree(path, ignore_errors=True)
+                found.append((path, "a generation that no collection has"))
             elif path.name in live:
-                for left in path.glob(".removed-*"):
-                    shutil.rmtree(left, ignore_errors=True)
+                found += [(left, "what is left of a removed tenant") for left in path.glob(".removed-*")]
+        return found
+
+    def sweep(self) -> None:
+        """Erase what nothing names any more. Call it while locked."""
+        for path, _ in self.orphans():
+            shutil.rmtree(path, ignore_errors=True)
 
     def close(self) -> None:
         """Close the ledger."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 from stackroom._errors import StoreUnavailable
 from stackroom.stores.embedded._catalogue import Catalogue
-from stackroom.stores.embedded._directory import database_errors, sync_directory
+from stackroom.stores.embedded._directory import Entry, database_errors, sync_directory
 from stackroom.stores.embedded._postings import ListCache, Postings
 from stackroom.stores.embedded._schema import SHARD_FORMAT, State, make_tables, state_of
 from stackroom.stores.embedded._vectors import RowsFile, Snapshot, Vectors
@@ -78,10 +78,11 @@ class Shard:
     """
 
     def __init__(
-        self, path: Path, dimension: int, is_named: Callable[[], bool], lists: ListCache, lock_timeout: float
+        self, path: Path, entry: Entry, is_named: Callable[[], bool], lists: ListCache, lock_timeout: float
     ) -> None:
         self.path = path
-        self.dimension = dimension
+        self.entry = entry
+        self.dimension = entry.spec.dimension
         self.is_named = is_named
         self.vocabulary: dict[str, int] = {}
         self.users = 0
@@ -100,7 +101,8 @@ class Shard:
         self._is_closed = False
         with database_errors():
             reader = self._borrow()
-            self.tenant_id, self.number = reader.execute("SELECT tenant, number FROM state").fetchone()
+            found = reader.execute("SELECT tenant, number, removals > scrubbed FROM state").fetchone()
+            self.tenant_id, self.number, self.has_unerased = found
             self._give_back(reader)
 
     @contextmanager

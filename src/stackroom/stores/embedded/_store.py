@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
-from collections import OrderedDict
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from stackroom import _keys as keys
-from stackroom._errors import StackroomError, StoreError
-from stackroom._filters import Eq, Filter, In, conjuncts
+from stackroom._errors import StoreError
+from stackroom._filters import Eq, Exists, Filter, In, conjuncts
 from stackroom._model import Page
 from stackroom.stores import _door, _ranking
 from stackroom.stores._legs import Legs
@@ -26,17 +24,17 @@ from stackroom.stores._protocol import (
     all_filters,
     check_name,
 )
-from stackroom.stores.embedded import _derived, _reads, _writes
+from stackroom.stores.embedded import _derived, _maintenance, _reads, _writes
 from stackroom.stores.embedded._directory import LOCK_SECONDS, Directory, Entry
-from stackroom.stores.embedded._names import directory_name
-from stackroom.stores.embedded._postings import ListCache
-from stackroom.stores.embedded._shard import Shard, ShardIsGone, create_shard, is_finished
+from stackroom.stores.embedded._maintenance import Problem, ShardStatistics
+from stackroom.stores.embedded._shard import Shard, ShardIsGone
+from stackroom.stores.embedded._shards import Shards
 from stackroom.stores.embedded._sidefiles import SideFileIsTorn
 from stackroom.stores.embedded._upgrade import upgrade_shard
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Mapping
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
@@ -49,8 +47,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LONG: Final = 86_400
-
-_log = logging.getLogger("stackroom.stores")
 
 
 class EmbeddedStore:
@@ -82,14 +78,9 @@ class EmbeddedStore:
             raise ValueError("max_open_shards must be an int of at least 1")
         self._directory = Directory(path, lock_timeout, upgrade_shard)
         self._exact = exact
-        self._lock_timeout = lock_timeout
-        self._max_open_shards = max_open_shards
+        self._shards = Shards(self._directory, lock_timeout, max_open_shards)
         self._process = os.getpid()
-        self._shards: OrderedDict[Path, Shard] = OrderedDict()
-        self._to_erase: dict[Path, Entry] = {}
-        self._carers: dict[Path, threading.Thread] = {}
-        self._lists = ListCache()
-        self._lock = threading.RLock()
+        self._close_lock = threading.Lock()
         self._is_closed = False
         self.capabilities = Capabilities(
             lexical="native",
@@ -134,7 +125,7 @@ class EmbeddedStore:
             register = self._directory.register()
             if name in register.collections:
                 self._directory.rewrite(register.without(name))
-                self._abandon_unnamed()
+                self._let_go_of_unnamed()
 
     def swap(self, name: str, side: str, *, expect: AbstractSet[int] | None = None) -> None:
         """Let the collection `side` take the name, in one step, while no shard of either can be written."""
@@ -144,13 +135,15 @@ class EmbeddedStore:
             register = self._directory.register()
             taken, taking = register.entry(check_name(name)), register.entry(side)
             with ExitStack() as held:
-                versions = [held.enter_context(shard.writing(_versions))[1] for shard in self._shards_of(taken, held)]
-                for shard in self._shards_of(taking, held) if side != name else ():
+                versions = [
+                    held.enter_context(shard.writing(_versions))[1] for shard in self._shards.every(taken, held)
+                ]
+                for shard in self._shards.every(taking, held) if side != name else ():
                     held.enter_context(shard.writing(_versions))
                 _door.check_expected(expect, set().union(*versions))
                 if side != name:
                     self._directory.rewrite(register.moved(side, name))
-            self._abandon_unnamed()
+            self._let_go_of_unnamed()
 
     # Writing
 
@@ -177,7 +170,7 @@ class EmbeddedStore:
                 return 0
             self._make_shard(name, tenant_id)
             went = self._in_shard(name, tenant_id, work, fingerprint)
-        self._care_soon(name, tenant_id)
+        self._shards.care_soon(entry, tenant_id)
         return went
 
     def update(self, name: str, patch: Mapping[str, MetadataValue | None], *, where: Filter) -> int:
@@ -265,36 +258,49 @@ class EmbeddedStore:
         _door.check_where(where)
         return sum(self._in_shards(name, where, lambda shard: _reads.count(shard, where)))
 
+    # Looking after it
+
+    def statistics(self, name: str) -> list[ShardStatistics]:
+        """Return what a collection holds, tenant by tenant, in their order: for whoever runs the store."""
+        self._check_open()
+        return self._in_shards(name, Exists(keys.TENANT), _maintenance.statistics)
+
+    def problems(self) -> list[Problem]:
+        """Look whether everything fits together: databases, what is derived from them, files that nothing names.
+
+        Reads all there is. Places are paths within the library; no tenant is named but by its directory.
+        """
+        self._check_open()
+        found = [
+            Problem(str(path.relative_to(self.path)), what, is_mended_by_compact=True)
+            for path, what in self._directory.orphans()
+        ]
+        for entry in self._directory.register().collections.values():
+            for path in self._shards.paths_of(entry):
+                with self._shards.used(path, entry) as shard:
+                    place = str(path.relative_to(self.path))
+                    if shard is None:
+                        found.append(Problem(place, "no finished shard", is_mended_by_compact=False))
+                    else:
+                        found += [Problem(place, *problem) for problem in _maintenance.problems(shard)]
+        return found
+
+    def compact(self) -> None:
+        """Write everything derived anew, without the rows and the space of what was removed, and erase orphans."""
+        self._check_open()
+        with self._directory.locked():
+            self._directory.sweep()
+        for name in self._directory.register().collections:
+            self._in_shards(name, Exists(keys.TENANT), _maintenance.compact)
+
     def close(self) -> None:
         """Erase what was removed from the files, and close them. Twice is fine."""
-        with self._lock:
-            if self._is_closed:
+        with self._close_lock:
+            if self._is_closed or self._process != os.getpid():
                 return
             self._is_closed = True
-            carers = list(self._carers.values())
-        for carer in carers:
-            carer.join()
-        with self._lock:
-            shards = dict(self._shards)
-            for path, entry in self._to_erase.items():
-                if path not in shards and is_finished(path):
-                    shards[path] = self._opened(path, entry)
-            self._shards.clear()
-        for shard in shards.values():
-            self._erased(shard)
-            shard.close()
-        self._directory.close()
-
-    def _erased(self, shard: Shard) -> None:
-        """Erase what was removed; what cannot be now (a full disk, another writer) is at the next close."""
-        try:
-            _derived.erase(shard)
-        except ShardIsGone:
-            pass
-        except StackroomError as error:
-            _log.warning(
-                "removed data could not be erased from a shard's files (%s); it will be at the next close", error
-            )
+            self._shards.close()
+            self._directory.close()
 
     # Inside
 
@@ -307,106 +313,14 @@ class EmbeddedStore:
     def _entry(self, name: str) -> Entry:
         return self._directory.register().entry(check_name(name))
 
-    def _path_of(self, entry: Entry, tenant_id: str) -> Path:
-        return self._directory.generation_path(entry.generation) / directory_name(tenant_id)
-
-    @contextmanager
-    def _used(self, path: Path, entry: Entry) -> Iterator[Shard | None]:
-        """Hold a directory's shard open, or None when there is no finished one there."""
-        with self._lock:
-            self._check_open()
-            shard = self._shards.get(path)
-            if shard is None and is_finished(path):
-                shard = self._shards[path] = self._opened(path, entry)
-            if shard is not None:
-                shard.users += 1
-                self._shards.move_to_end(path)
-                self._close_idle()
-        try:
-            yield shard
-        finally:
-            if shard is not None:
-                with self._lock:
-                    shard.users -= 1
-
-    def _opened(self, path: Path, entry: Entry) -> Shard:
-        self._to_erase[path] = entry
-        return Shard(path, entry.spec.dimension, partial(self._is_named, entry), self._lists, self._lock_timeout)
-
-    def _close_idle(self) -> None:
-        """Close the shards that nobody has used for longest, as many as there are too many."""
-        for path, shard in list(self._shards.items()):
-            if len(self._shards) <= self._max_open_shards:
-                return
-            if not shard.users:
-                del self._shards[path]
-                shard.close()
-
-    def _care_soon(self, name: str, tenant_id: str) -> None:
-        """Merge a shard's segments and number its rows anew, in a thread of its own, when that is due."""
-        entry = self._entry(name)
-        path = self._path_of(entry, tenant_id)
-        with self._lock:
-            shard = self._shards.get(path)
-            if self._is_closed or path in self._carers or shard is None or not shard.needs_care:
-                return
-            shard.needs_care = False
-            carer = threading.Thread(target=self._care, args=(path, entry), name="stackroom-care", daemon=True)
-            self._carers[path] = carer
-            carer.start()
-
-    def _care(self, path: Path, entry: Entry) -> None:
-        try:
-            with self._used(path, entry) as shard:
-                while shard is not None and not self._is_closed and _derived.care(shard):
-                    pass
-        except (StackroomError, ShardIsGone) as error:
-            _log.warning("a shard could not be cared for now (%s); a later write does it", type(error).__name__)
-        finally:
-            with self._lock:
-                self._carers.pop(path, None)
-
     def _make_shard(self, name: str, tenant_id: str) -> None:
-        """Make a tenant's shard, unless somebody else just did."""
         with self._directory.locked() as ledger:
-            path = self._path_of(self._entry(name), tenant_id)
-            if not is_finished(path):
-                self._directory.remove(path)
-                create_shard(path, tenant_id, self._directory.next_shard_number(ledger))
+            self._shards.make(self._entry(name), tenant_id, self._directory.next_shard_number(ledger))
 
-    def _is_named(self, entry: Entry) -> bool:
-        """Tell whether the register still names a generation: a swap or a drop may have come meanwhile."""
-        there = self._directory.register().collections.values()
-        return any(other.generation == entry.generation for other in there)
-
-    def _forget(self, shard: Shard) -> None:
-        """Let a shard go whose tenant is gone, or whose generation is."""
-        with self._lock:
-            if self._shards.get(shard.path) is shard:
-                del self._shards[shard.path]
-        shard.close()
-
-    def _abandon_unnamed(self) -> None:
-        """Let the shards go that no collection has any more, and erase them."""
-        with self._lock:
-            unnamed = [shard for shard in self._shards.values() if not shard.is_named()]
-        for shard in unnamed:
-            self._forget(shard)
+    def _let_go_of_unnamed(self) -> None:
+        """Let the shards go that no collection has any more, and erase them. The caller holds the directory's lock."""
+        self._shards.forget_unnamed()
         self._directory.sweep()
-
-    def _paths_of(self, entry: Entry) -> list[Path]:
-        """Return the directories of a generation's shards."""
-        generation = self._directory.generation_path(entry.generation)
-        if not generation.is_dir():
-            return []
-        return sorted(path for path in generation.iterdir() if not path.name.startswith("."))
-
-    def _shards_of(self, entry: Entry, held: ExitStack) -> Iterator[Shard]:
-        """Yield the shards of a generation, kept open until `held` is left."""
-        for path in self._paths_of(entry):
-            shard = held.enter_context(self._used(path, entry))
-            if shard is not None:
-                yield shard
 
     def _tenants(self, name: str, where: Filter) -> list[str]:
         """Return the tenants, in order, whose shards a filter may concern."""
@@ -416,8 +330,8 @@ class EmbeddedStore:
             return sorted(named)
         entry = self._entry(name)
         tenants = []
-        for path in self._paths_of(entry):
-            with self._used(path, entry) as shard:
+        for path in self._shards.paths_of(entry):
+            with self._shards.used(path, entry) as shard:
                 if shard is not None:
                     tenants.append(shard.tenant_id)
         return sorted(tenants)
@@ -429,7 +343,7 @@ class EmbeddedStore:
         while True:
             entry = self._entry(name)
             _door.check_fingerprint(entry.spec, fingerprint)
-            with self._used(self._path_of(entry, tenant_id), entry) as shard:
+            with self._shards.used(self._shards.path_of(entry, tenant_id), entry) as shard:
                 if shard is None:
                     return None
                 try:
@@ -437,7 +351,7 @@ class EmbeddedStore:
                 except SideFileIsTorn:
                     _derived.mend(shard)
                 except ShardIsGone:
-                    self._forget(shard)
+                    self._shards.forget(shard)
 
     def _in_shards(
         self, name: str, where: Filter, work: Callable[[Shard], T], fingerprint: str | None = None
@@ -450,7 +364,7 @@ class EmbeddedStore:
         """Take a tenant's shard away: at once for every reader, then its files."""
         with self._directory.locked():
             went = self._in_shard(name, tenant_id, _writes.end)
-            self._directory.remove(self._path_of(self._entry(name), tenant_id))
+            self._directory.remove(self._shards.path_of(self._entry(name), tenant_id))
         return went or 0
 
 

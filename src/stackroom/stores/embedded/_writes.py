@@ -229,6 +229,7 @@ class _Writing:
             file.write(self._begin, np.concatenate(self._vectors))
             file.sync()
             _derived.derive(self._writer, self._shard)
+        self._shard.has_unerased |= self._has_removed
         self._shard.needs_care = _derived.needs_care(self._writer)
 
     def _execute(self, statement: str, *values: Any) -> sqlite3.Cursor:

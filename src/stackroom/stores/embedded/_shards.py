@@ -1,0 +1,177 @@
+"""The open shards of a directory: found, opened, cared for in the background, closed when idle, erased at the end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from stackroom._errors import StackroomError, StoreError
+from stackroom.stores.embedded import _derived
+from stackroom.stores.embedded._names import directory_name
+from stackroom.stores.embedded._postings import ListCache
+from stackroom.stores.embedded._shard import Shard, ShardIsGone, create_shard, is_finished
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import ExitStack
+    from pathlib import Path
+
+    from stackroom.stores.embedded._directory import Directory, Entry
+
+_log = logging.getLogger("stackroom.stores")
+
+
+class Shards:
+    """The open shards of one store, at most `limit` of them but for those in use."""
+
+    def __init__(self, directory: Directory, lock_timeout: float, limit: int) -> None:
+        self._directory = directory
+        self._lock_timeout = lock_timeout
+        self._limit = limit
+        self._lists = ListCache()
+        self._lock = threading.RLock()
+        self._open: OrderedDict[Path, Shard] = OrderedDict()
+        self._to_erase: dict[Path, Entry] = {}
+        self._carers: dict[Path, threading.Thread] = {}
+        self.is_closed = False
+
+    def path_of(self, entry: Entry, tenant_id: str) -> Path:
+        """Return the directory of a tenant's shard; it need not exist."""
+        return self._directory.generation_path(entry.generation) / directory_name(tenant_id)
+
+    def paths_of(self, entry: Entry) -> list[Path]:
+        """Return the directories of a generation's shards."""
+        generation = self._directory.generation_path(entry.generation)
+        if not generation.is_dir():
+            return []
+        return sorted(path for path in generation.iterdir() if not path.name.startswith("."))
+
+    @contextmanager
+    def used(self, path: Path, entry: Entry) -> Iterator[Shard | None]:
+        """Hold a directory's shard open, or None when there is no finished one there."""
+        shard = self._taken(path, entry)
+        try:
+            yield shard
+        finally:
+            if shard is not None:
+                with self._lock:
+                    shard.users -= 1
+
+    def every(self, entry: Entry, held: ExitStack) -> Iterator[Shard]:
+        """Yield the shards of a generation, kept open until `held` is left."""
+        for path in self.paths_of(entry):
+            shard = held.enter_context(self.used(path, entry))
+            if shard is not None:
+                yield shard
+
+    def make(self, entry: Entry, tenant_id: str, number: int) -> None:
+        """Make a tenant's shard, unless somebody else just did. The caller holds the directory's lock."""
+        path = self.path_of(entry, tenant_id)
+        if not is_finished(path):
+            self._directory.remove(path)
+            create_shard(path, tenant_id, number)
+
+    def forget(self, shard: Shard) -> None:
+        """Let a shard go whose tenant is gone, or whose generation is."""
+        with self._lock:
+            if self._open.get(shard.path) is shard:
+                del self._open[shard.path]
+        shard.close()
+
+    def forget_unnamed(self) -> None:
+        """Let the shards go whose generation no collection has any more."""
+        with self._lock:
+            unnamed = [shard for shard in self._open.values() if not shard.is_named()]
+        for shard in unnamed:
+            self.forget(shard)
+
+    def care_soon(self, entry: Entry, tenant_id: str) -> None:
+        """Merge a shard's segments and number its rows anew, in a thread of its own, when that is due."""
+        path = self.path_of(entry, tenant_id)
+        with self._lock:
+            shard = self._open.get(path)
+            if self.is_closed or path in self._carers or shard is None or not shard.needs_care:
+                return
+            shard.needs_care = False
+            carer = threading.Thread(target=self._care, args=(path, entry), name="stackroom-care", daemon=True)
+            self._carers[path] = carer
+            carer.start()
+
+    def close(self) -> None:
+        """Wait for what is being cared for, erase what was removed, and close everything."""
+        with self._lock:
+            self.is_closed = True
+            carers = list(self._carers.values())
+        for carer in carers:
+            carer.join()
+        with self._lock:
+            shards = dict(self._open)
+            self._open.clear()
+        for path, entry in self._to_erase.items():
+            if path not in shards and is_finished(path):
+                shards[path] = self._opened(path, entry)
+        for shard in shards.values():
+            self._erase(shard)
+            shard.close()
+
+    def _taken(self, path: Path, entry: Entry) -> Shard | None:
+        with self._lock:
+            if self.is_closed:
+                raise StoreError("this store is closed; open the directory again")
+            shard = self._open.get(path)
+            if shard is None:
+                if not is_finished(path):
+                    return None
+                try:
+                    shard = self._open[path] = self._opened(path, entry)
+                except ShardIsGone:
+                    return None
+            shard.users += 1
+            self._open.move_to_end(path)
+            self._close_idle()
+            return shard
+
+    def _opened(self, path: Path, entry: Entry) -> Shard:
+        return Shard(path, entry, partial(self._is_named, entry), self._lists, self._lock_timeout)
+
+    def _is_named(self, entry: Entry) -> bool:
+        """Tell whether the register still names a generation: a swap or a drop may have come meanwhile."""
+        there = self._directory.register().collections.values()
+        return any(other.generation == entry.generation for other in there)
+
+    def _close_idle(self) -> None:
+        """Close the shards that nobody has used for longest, as many as there are too many."""
+        for path, shard in list(self._open.items()):
+            if len(self._open) <= self._limit:
+                return
+            if not shard.users:
+                if shard.has_unerased:
+                    self._to_erase[path] = shard.entry
+                del self._open[path]
+                shard.close()
+
+    def _care(self, path: Path, entry: Entry) -> None:
+        try:
+            with self.used(path, entry) as shard:
+                while shard is not None and not self.is_closed and _derived.care(shard):
+                    pass
+        except (StackroomError, ShardIsGone) as error:
+            _log.warning("a shard could not be cared for now (%s); a later write does it", type(error).__name__)
+        finally:
+            with self._lock:
+                self._carers.pop(path, None)
+
+    def _erase(self, shard: Shard) -> None:
+        """Erase what was removed; what cannot be now (a full disk, another writer) is at the next close."""
+        try:
+            _derived.erase(shard)
+        except ShardIsGone:
+            pass
+        except StackroomError as error:
+            _log.warning(
+                "removed data could not be erased from a shard's files (%s); it will be at the next close", error
+            )
