@@ -135,3 +135,25 @@ def test_info_lists_all_tenants_when_asked(stackroom: CommandLine) -> None:
 def test_info_counts_one_tenant(stackroom: CommandLine) -> None:
     assert "acme: 2 sources, 3 passages" in stackroom("info", "--tenant", "acme").out
     assert stackroom("info", "--tenant", "absent", "--json").json["tenants"][0]["passages"] == 0
+
+
+def test_info_counts_what_is_stored_and_what_is_behind(stackroom: CommandLine) -> None:
+    about = stackroom("info", "--json").json
+    assert (about["tenant_count"], about["source_count"], about["passage_count"]) == (2, 4, 6)
+    assert (about["unused_rows"], about["unerased_removals"]) == (0, 0)
+    assert "2 tenants, 4 sources, 6 passages" in stackroom("info").out
+
+
+def test_doctor_finds_nothing_wrong_with_a_sound_library(stackroom: CommandLine) -> None:
+    assert stackroom("doctor", "--json").json == {"problems": []}
+
+
+def test_doctor_says_what_mends_what_it_finds_and_exits_with_1(stackroom: CommandLine, here: Path) -> None:
+    for file in (here / "library").glob("1/*/codes.*.vectors"):
+        file.write_bytes(bytes(file.stat().st_size))
+    found = stackroom("doctor")
+    assert found.code == 1
+    assert "stackroom compact --library" in found.out
+    assert "2 problems found" in found.out
+    assert stackroom("compact").code == 0
+    assert stackroom("doctor", "--json").json == {"problems": []}

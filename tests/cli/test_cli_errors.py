@@ -49,6 +49,8 @@ def test_wrong_usage_names_the_help_of_the_command(stackroom: CommandLine) -> No
         ("remove", "x", "--tenant", "acme"),
         ("remove-tenant", "acme", "--yes"),
         ("info",),
+        ("doctor",),
+        ("compact",),
     ],
     ids=lambda command: command[0],
 )

@@ -18,7 +18,7 @@ from stackroom.cli._examples import EXAMPLES
 from stackroom.cli._files import found_files
 from stackroom.cli._indexing import Outcome, index_files
 from stackroom.cli._opening import opened
-from stackroom.cli._operating import TenantCounts, counts_of, description, tenant_ids
+from stackroom.cli._operating import TenantCounts, counts_of, description, maintained, tenant_ids, totals
 from stackroom.cli._problems import Refused, WrongUsage
 
 app = App(
@@ -367,11 +367,57 @@ def info(
         if tenant is not None and tenant not in asked:
             asked.append(tenant)
         counts = [counts_of(open_one.store, tenant_id) for tenant_id in asked]
-        described = description(open_one.store.path)
+        described = description(open_one.store.path) | totals(open_one.store)
     if json:
         _shown.print_json(described | ({"tenants": counts} if tenants or tenant is not None else {}))
     else:
         _shown.show(_shown.properties_table(_about(described, counts)))
+
+
+@_command
+def doctor(
+    *,
+    library: options.Library = options.DEFAULT_LIBRARY,
+    json: options.Json = False,
+) -> int:
+    """Look whether everything in a library fits together; exit code 1 when something does not.
+
+    Reads all there is and changes nothing but side files that are missing. Says the command that mends what it found.
+    """
+    with maintained(library) as store:
+        found = store.problems()
+    if json:
+        _shown.print_json({"problems": found})
+    else:
+        console = _shown.output_console()
+        for problem in found:
+            mend = f" — mend it: stackroom compact --library {library}" if problem.is_mended_by_compact else ""
+            console.print(f"{problem.place}: {problem.what}{mend}", soft_wrap=True)
+        console.print(f"{_counted(len(found), 'problem')} found", soft_wrap=True)
+    return 1 if found else 0
+
+
+@_command
+def compact(
+    *,
+    library: options.Library = options.DEFAULT_LIBRARY,
+    json: options.Json = False,
+) -> None:
+    """Write everything derived anew and give back the space of what was removed.
+
+    Takes about as long as indexing again with all vectors at hand. Searches go on meanwhile; writes to a tenant wait
+    while it is the one at hand.
+    """
+    with maintained(library) as store:
+        before = description(store.path)["bytes"]
+        store.compact()
+    after = description(library)["bytes"]
+    if json:
+        _shown.print_json({"bytes_before": before, "bytes_after": after})
+    else:
+        _shown.output_console().print(
+            f"compacted: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now", soft_wrap=True
+        )
 
 
 def _about(described: dict[str, Any], counts: list[TenantCounts]) -> Iterator[tuple[str, str]]:
@@ -380,6 +426,20 @@ def _about(described: dict[str, Any], counts: list[TenantCounts]) -> Iterator[tu
     for collection in described["collections"]:
         yield "collection", f"{collection['name']}, embedder {collection['fingerprint']}"
     yield "on disk", f"{described['bytes'] / 1e6:,.1f} MB"
+    stored = ("tenant", "source", "passage")
+    yield "stored", ", ".join(_counted(described[f"{what}_count"], what) for what in stored)
+    yield "behind", _behind(described)
     for of_tenant in counts:
         stored = f"{_counted(of_tenant.sources, 'source')}, {_counted(of_tenant.passages, 'passage')}"
         yield "tenant", f"{of_tenant.tenant_id}: {stored}"
+
+
+def _behind(described: dict[str, Any]) -> str:
+    """Say what the next writes, searches and closings have to do."""
+    parts = [
+        f"{described['rows_without_codes']:,} rows without codes",
+        f"{described['rows_outside_segments']:,} outside segments",
+        f"{described['unused_rows']:,} unused",
+        f"{_counted(described['unerased_removals'], 'removal')} to be erased",
+    ]
+    return ", ".join(parts)

@@ -32,6 +32,8 @@ COMMANDS: Final = {
     "remove": ("stackroom remove budget.md --tenant acme",),
     "remove-tenant": ("stackroom remove-tenant acme --yes",),
     "info": ("stackroom info", "stackroom info --tenant acme --json"),
+    "doctor": ("stackroom doctor", "stackroom doctor --json"),
+    "compact": ("stackroom compact",),
 }
 """Command lines by command, and under `stackroom` those of the whole program."""
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import tomllib
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from stackroom.cli._opening import COLLECTION
+from stackroom.cli._opening import COLLECTION, check_library_exists
 from stackroom.filters import And, Eq, Exists
-from stackroom.stores import Cursor
+from stackroom.stores import Cursor, EmbeddedStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from stackroom.stores import EmbeddedStore
 
 _TENANT: Final = "tenantId"
 _LAST_SOURCE: Final = "\U0010ffff" * 512  # no source id comes behind it
@@ -59,6 +57,28 @@ def description(path: Path) -> dict[str, Any]:
         "collections": collections,
         "bytes": sum(_size(file) for file in path.rglob("*")),
     }
+
+
+def totals(store: EmbeddedStore) -> dict[str, int]:
+    """Return what all tenants have together, and how far what is derived is behind."""
+    every = store.statistics(COLLECTION) if store.collection(COLLECTION) is not None else []
+    return {
+        "tenant_count": len(every),
+        "source_count": sum(shard.sources for shard in every),
+        "passage_count": sum(shard.passages for shard in every),
+        "rows_without_codes": sum(shard.rows - shard.coded_rows for shard in every),
+        "rows_outside_segments": sum(shard.rows - shard.segmented_rows for shard in every),
+        "unused_rows": sum(shard.rows - shard.passages for shard in every),
+        "unerased_removals": sum(shard.unerased_removals for shard in every),
+    }
+
+
+@contextmanager
+def maintained(path: Path) -> Iterator[EmbeddedStore]:
+    """Open the store that stands in a directory, whatever its embedder; Refused when there is none."""
+    check_library_exists(path)
+    with closing(EmbeddedStore(path)) as store:
+        yield store
 
 
 def _size(path: Path) -> int:
