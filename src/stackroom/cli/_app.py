@@ -426,8 +426,8 @@ def _about(described: dict[str, Any], counts: list[TenantCounts]) -> Iterator[tu
     for collection in described["collections"]:
         yield "collection", f"{collection['name']}, embedder {collection['fingerprint']}"
     yield "on disk", f"{described['bytes'] / 1e6:,.1f} MB"
-    stored = ("tenant", "source", "passage")
-    yield "stored", ", ".join(_counted(described[f"{what}_count"], what) for what in stored)
+    kinds = ("tenant", "source", "passage")
+    yield "stored", ", ".join(_counted(described[f"{kind}_count"], kind) for kind in kinds)
     yield "behind", _behind(described)
     for of_tenant in counts:
         stored = f"{_counted(of_tenant.sources, 'source')}, {_counted(of_tenant.passages, 'passage')}"
