@@ -1,6 +1,7 @@
 # make demo   sets all up and runs the main job on real input
 # make test   sets all up and runs every test
 # make lint   what CI checks besides: ruff and mypy
+# make bench  measures, beside what a user would pick instead; make bench-1m at a million passages, alone
 # make docs   writes the pages that are made from the code
 
 VENV := .venv
@@ -11,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$candidate" && break; done)
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test lint docs bench bench-1m clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python examples/demo.py
@@ -27,6 +28,12 @@ lint: $(VENV)/dev.installed
 docs: $(VENV)/dev.installed
 	$(BIN)/python -m stackroom.cli.docs
 
+bench: $(VENV)/bench.installed
+	$(BIN)/python benchmarks/embedded.py --passages 100000 --rivals
+
+bench-1m: $(VENV)/dev.installed
+	$(BIN)/python benchmarks/embedded.py --passages 1000000
+
 clean:
 	rm -rf $(VENV) demo-library .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
@@ -37,6 +44,10 @@ $(VENV)/demo.installed: pyproject.toml | $(VENV)
 $(VENV)/dev.installed: pyproject.toml | $(VENV)
 	$(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/demo.installed
+
+$(VENV)/bench.installed: pyproject.toml | $(VENV)
+	$(PIP) --editable '.[dev,benchmarks]'
+	@touch $@ $(VENV)/dev.installed $(VENV)/demo.installed
 
 $(VENV):
 	@test -n '$(PYTHON)' || { echo 'Stackroom needs Python 3.11 or newer: install it, or name it with make PYTHON=…' >&2; exit 1; }

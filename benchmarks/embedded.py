@@ -48,7 +48,7 @@ class GivenVectors:
     max_input_chars = None
     vector: NDArray[np.float32]
 
-    def embed_passages(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def embed_passages(self, _texts: Sequence[str]) -> NDArray[np.float32]:
         """Refuse: the benchmark hands vectors to the store."""
         raise RuntimeError("nothing is embedded here")
 
@@ -278,9 +278,7 @@ def main() -> None:
         print(json.dumps(STAGES[arguments.stage](corpus, arguments.directory)))
         return
     directory = arguments.directory or Path(tempfile.mkdtemp()) / "library"
-    print(
-        f"# {arguments.passages:,} passages, {DIMENSION} dimensions, {os.cpu_count()} cores; median / 95th percentile, ms"
-    )
+    print(f"# {arguments.passages:,} passages, {DIMENSION} dimensions, {os.cpu_count()} cores; ms: median / 95th")
     shown("floor", floor(corpus))
     for stage in ("load", "search", "writes"):
         if stage == "load" and (directory / "library.toml").exists():

@@ -370,6 +370,17 @@ class Library:
             self._check_fingerprint()
             raise
 
+    @contextmanager
+    def _telling_what_to_do(self) -> Iterator[None]:
+        """Say of a Conflict what it means for a source."""
+        try:
+            yield
+        except Conflict as error:
+            raise Conflict(
+                "this source was written, re-scoped or removed by somebody else while its new version was being "
+                "embedded; nothing was written: call index_source again"
+            ) from error
+
     def _index(self, source: Source, claim: Claim) -> Indexed:
         self._check_fingerprint()
         texts = {passage.text for passage in source.passages}
@@ -386,7 +397,7 @@ class Library:
         vectors = [kept[passage.text] if passage.text in kept else next(embedded) for passage in source.passages]
         now = self._now()
         records = records_of(source, vectors, created_at=now if created_at is None else created_at, updated_at=now)
-        with self._claims.writing(claim), self._telling_mismatch():
+        with self._telling_what_to_do(), self._claims.writing(claim), self._telling_mismatch():
             replaced = self._store.replace(
                 self._collection,
                 records,

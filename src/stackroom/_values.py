@@ -84,8 +84,10 @@ def metadata_copy(metadata: Mapping[str, object], error: type[Exception], what: 
 
 def _metadata_item(raw_key: object, raw: object, error: type[Exception], what: str) -> tuple[str, MetadataValue]:
     key = plain(raw_key)
-    if not isinstance(key, str) or not key:
-        raise error(f"{what} has a key that is not a non-empty string (it is a {type(key).__name__})")
+    if not isinstance(key, str):
+        raise error(f"{what} has a key that is no string but a {type(key).__name__}")
+    if not key:
+        raise error(f"{what} has an empty key; give it a name")
     at = unstorable_at(key)
     if at is not None:
         raise error(f"{what} has a key with NUL or a lone surrogate at position {at}")

@@ -191,7 +191,13 @@ def _float32_rows(numbers: NDArray[Any], named: str, first: int) -> NDArray[np.f
 def _member(embedder: object, name: str, *default: object) -> object:
     """Return a member of an embedder; what reading it raises comes as EmbedderError."""
     with _failures_as_embedder_errors():
-        return getattr(embedder, name, *default)
+        try:
+            return getattr(embedder, name, *default)
+        except AttributeError as error:
+            raise EmbedderError(
+                f"a {type(embedder).__name__} is no embedder: its {name} cannot be read; "
+                "wrap a function in FunctionEmbedder(function, id=…, dimension=…)"
+            ) from error
 
 
 def _check_method(name: str, method: object) -> None:

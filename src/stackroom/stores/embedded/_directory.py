@@ -94,6 +94,8 @@ def _advice(error: sqlite3.Error) -> str:
         return "the disk is full: nothing was changed; make room and try again"
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
         return "the library's directory cannot be written (read-only, or no permission); nothing was changed"
+    if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
+        return "a shard's database is damaged: `stackroom doctor` says which; restore it from a backup"
     return f"the library's database refused the call ({name}: {error}); nothing was changed"
 
 
