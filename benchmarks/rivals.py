@@ -167,7 +167,7 @@ class SqliteVec:
     def dense(self, scope: Scope, vector: NDArray[np.float32]) -> list[str]:
         """Ask for ten of the tenant's rows that a group may see."""
         marks = ", ".join("?" * len(scope.acl_groups))
-        query = (  # noqa: S608 - only question marks
+        query = (
             "SELECT passage.id FROM vectors JOIN passage USING (row) WHERE vector MATCH ? AND k = 10 AND tenant = ?"
             f" AND vectors.row IN (SELECT row FROM acl WHERE tenant = ? AND grp IN ({marks}))"
         )

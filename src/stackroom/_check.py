@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from stackroom import _keys as keys
 from stackroom._filters import Filter, matches
 
 if TYPE_CHECKING:
@@ -34,10 +35,12 @@ class Check:
         asked = self.where if where is None else where
         for note in getattr(found, "notes", ()):
             self.notes.setdefault(note.code, note)
-        kept: dict[str, Match] = {}
+        kept: dict[tuple[object, object], Match] = {}
         for match in found:
-            if match.id not in kept and matches(asked, match.record.metadata):
-                kept[match.id] = match
+            metadata = match.record.metadata
+            identity = metadata[keys.SOURCE], metadata[keys.INDEX]
+            if identity not in kept and matches(asked, metadata):
+                kept[identity] = match
         self.dropped += len(found) - len(kept)
         return list(kept.values())
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, get_args
 
+from stackroom import _keys as keys
 from stackroom._errors import CapabilityError
 from stackroom._filters import Filter, check_supported
 from stackroom._fusion import Candidate, Fusion, check_fusion
@@ -166,8 +168,7 @@ class Search:
         scored = [(self._score(candidate, best_lexical), candidate) for candidate in found]
         if self.wish.min_score is not None:
             scored = [pair for pair in scored if pair[0] >= self.wish.min_score]
-        scored.sort(key=lambda pair: (-pair[0], pair[1].record.id))
-        self.chosen = scored[: self.wish.top_k]
+        self.chosen = _best(scored, self.wish.top_k)
 
     def _score(self, candidate: Candidate, best_lexical: float) -> float:
         if self.wish.mode == "dense":
@@ -183,29 +184,46 @@ def finished(hits: tuple[Hit, ...], mode: Mode, notes: Iterable[Note]) -> Answer
     return Answer(hits, mode, all(note.code in Notes.COMPLETE for note in kept), kept)
 
 
-def _candidates(dense: list[Match], lexical: list[Match]) -> dict[str, Candidate]:
-    found: dict[str, Candidate] = {}
+def _best(scored: list[tuple[float, Candidate]], number: int) -> list[tuple[float, Candidate]]:
+    """Return the best in the total order: score, highest first, then id."""
+    if number < len(scored):
+        last = heapq.nlargest(number, (score for score, _ in scored))[-1]
+        scored = [pair for pair in scored if pair[0] >= last]
+    return sorted(scored, key=lambda pair: (-pair[0], pair[1].record.id))[:number]
+
+
+def _identity(match: Match) -> tuple[object, object]:
+    """Return what tells passages of one tenant apart; quicker to make than an id."""
+    return match.record.metadata[keys.SOURCE], match.record.metadata[keys.INDEX]
+
+
+def _candidates(dense: list[Match], lexical: list[Match]) -> dict[tuple[object, object], Candidate]:
+    found: dict[tuple[object, object], Candidate] = {}
     for rank, match in enumerate(dense, start=1):
-        found[match.id] = Candidate(match.record, dense_score=match.score, dense_rank=rank)
+        found[_identity(match)] = Candidate(match.record, dense_score=match.score, dense_rank=rank)
     for rank, match in enumerate(lexical, start=1):
-        candidate = found.setdefault(match.id, Candidate(match.record))
+        candidate = found.setdefault(_identity(match), Candidate(match.record))
         candidate.lexical_score, candidate.lexical_rank = match.score, rank
     return found
 
 
 def _with_scores(
-    candidates: dict[str, Candidate], dense: list[Match], lexical: list[Match], *, unmatched: float | None
+    candidates: dict[tuple[object, object], Candidate],
+    dense: list[Match],
+    lexical: list[Match],
+    *,
+    unmatched: float | None,
 ) -> list[Candidate]:
     """Fill in the scores that a leg gave afterwards; leave out what has none because it is gone.
 
     `unmatched` is the BM25 of what the lexical leg would not match: 0, or None when that leg did not run.
     """
     for match in dense:
-        if match.id in candidates:
-            candidates[match.id].dense_score = match.score
+        if (identity := _identity(match)) in candidates:
+            candidates[identity].dense_score = match.score
     for match in lexical:
-        if match.id in candidates:
-            candidates[match.id].lexical_score = match.score
+        if (identity := _identity(match)) in candidates:
+            candidates[identity].lexical_score = match.score
     for candidate in candidates.values():
         if candidate.lexical_score is None:
             candidate.lexical_score = unmatched

@@ -9,13 +9,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from stackroom import StoreError, StoreUnavailable
+from stackroom import Library, Scope, Source, StoreError, StoreUnavailable
+from stackroom.embedders import HashingEmbedder
 from stackroom.filters import And, Eq, In
 from stackroom.stores import CollectionSpec, EmbeddedStore, LexicalQuery, MemoryStore, Record, VectorStore
 from stackroom.stores.embedded import _codes, _derived, _segments, _vectors
@@ -351,3 +353,23 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     )
     grown = int(done.stdout) * (1 if sys.platform == "darwin" else 1024)
     assert grown < 15 * 2**20, f"7,000 passages of 1 kB grew the process by {grown} bytes"
+
+
+def test_a_clock_that_goes_back_loses_nothing(tmp_path: Path) -> None:
+    times = [datetime(2026, 1, 1, tzinfo=UTC) - timedelta(days=step) for step in range(40)]
+    with Library.open(tmp_path, embedder=HashingEmbedder(8), clock=lambda: times.pop(0)) as library:
+        for version in range(3):
+            library.index_source(Source("s", "doc", "t", ["g"], [f"version {version}"]))
+            library.set_source_scope("s", tenant_id="t", tags=[f"v{version}"])
+        scope = Scope("t", ["g"])
+        assert [hit.text for hit in library.search("version", scope=scope)] == ["version 2"]
+        info = library.source("s", scope=scope)
+        assert info is not None
+        assert info.updated_at < info.created_at
+        library.index_source(
+            Source("gone", "doc", "t", ["g"], ["expired"], expires_at=datetime(2025, 12, 1, tzinfo=UTC))
+        )
+        assert library.sweep() == 0
+        times[:] = [datetime(2026, 1, 1, tzinfo=UTC)] * 4
+        assert library.sweep() == 1
+        assert library.count(scope=scope) == 1
