@@ -367,7 +367,7 @@ def test_a_clock_that_goes_back_loses_nothing(tmp_path: Path) -> None:
         assert info is not None
         assert info.updated_at < info.created_at
         library.index_source(
-            Source("gone", "doc", "t", ["g"], ["expired"], expires_at=datetime(2025, 12, 1, tzinfo=UTC))
+            Source("gone", "doc", "t", ["g"], ["expired"], expires_at=datetime(2025, 12, 31, tzinfo=UTC))
         )
         assert library.sweep() == 0
         times[:] = [datetime(2026, 1, 1, tzinfo=UTC)] * 4
