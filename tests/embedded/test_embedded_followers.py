@@ -12,7 +12,7 @@ import pytest
 from stackroom._filters import Filter
 from stackroom.filters import All, And, Contains, Eq, Exists, In, Ne, Not, NotIn, Or, Range
 from stackroom.stores import CollectionSpec, EmbeddedStore, LexicalQuery, Match, MemoryStore, Record, VectorStore
-from stackroom.stores.embedded import _derived, _writes
+from stackroom.stores.embedded import _catalogue, _derived, _writes
 
 SPEC = CollectionSpec(3, "m@3")
 WORDS = ["apple", "pear", "plum", "fig", "quince", "東京", "京都", "apples"]
@@ -31,6 +31,8 @@ FILTERS: list[Filter] = [
     In("tenantId", ["t", "nobody"]),
     Exists("tenantId"),
     Or(TENANT, Eq("index", 0)),
+    And(TENANT, Or(Eq("n", "3"), Not(Exists("folderId")), Eq("index", 2))),
+    And(TENANT, In("n", [2, True, 7]), Not(Range("n", lt=3))),
 ]
 
 
@@ -99,8 +101,12 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "library"
 
 
+@pytest.mark.parametrize("few_rows", [2000, 0], ids=["passages judged one by one", "by columns"])
 @pytest.mark.parametrize("seed", range(4))
-def test_followers_that_caught_up_answer_as_a_rebuild_and_as_the_reference(path: Path, seed: int) -> None:
+def test_followers_that_caught_up_answer_as_a_rebuild_and_as_the_reference(
+    path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, few_rows: int
+) -> None:
+    monkeypatch.setattr(_catalogue, "_FEW_ROWS", few_rows)
     chance = random.Random(seed)
     reference = MemoryStore()
     following, writing = EmbeddedStore(path), EmbeddedStore(path)

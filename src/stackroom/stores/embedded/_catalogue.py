@@ -8,7 +8,7 @@ only added, and a new numbering of the rows makes a new catalogue.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,16 @@ from stackroom.stores.embedded._columns import Column, Growing, ListColumn, Mask
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
 Rows: TypeAlias = NDArray[np.int64]
 Metadata: TypeAlias = dict[str, MetadataValue]
 Stored: TypeAlias = tuple[int, str, int, str, int, int, bytes | None]
+
+_FEW_ROWS: Final = 2000
+"""So many passages are judged by their own metadata one by one; of more, a column of each key is made and kept."""
+
+_ROWS_AT_A_TIME: Final = 10_000
 
 SOURCES = "SELECT number, source_id, version, metadata, first_row, passages, places FROM source"
 
@@ -41,6 +46,8 @@ class Catalogue:
         self._slot_of: dict[int, int] = {}
         self._columns: dict[str, Column | ListColumn] = {}
         self._own: dict[int, list[Metadata]] = {}
+        self._row_columns: dict[str, Column] = {}
+        self._rows_in_columns = 0
         self._odd_places: dict[int, NDArray[np.int64]] = {}
         self._numbers = Growing(np.int64)
         self._versions = Growing(np.int64)
@@ -137,14 +144,16 @@ class Catalogue:
             first = reader.execute("SELECT min(position) FROM journal").fetchone()[0]
             if first is None or first > self.position + 1:
                 return False
-            changed = reader.execute("SELECT DISTINCT source FROM journal WHERE position > ?", (self.position,))
-            self._refresh(reader, [number for (number,) in changed])
+            changed = reader.execute(
+                "SELECT source, max(changed_passages) FROM journal WHERE position > ? GROUP BY source", (self.position,)
+            )
+            self._refresh(reader, changed.fetchall())
         self.position = position
         return True
 
-    def _refresh(self, reader: sqlite3.Connection, numbers: Iterable[int]) -> None:
+    def _refresh(self, reader: sqlite3.Connection, changed: Iterable[tuple[int, int]]) -> None:
         added: list[Stored] = []
-        for number in numbers:
+        for number, changes_passages in changed:
             found: Stored | None = reader.execute(f"{SOURCES} WHERE number = ?", (number,)).fetchone()
             slot = self._slot_of.get(number)
             if found is None:
@@ -154,6 +163,8 @@ class Catalogue:
                 added.append(found)
             else:
                 self._change(slot, found[2], json.loads(found[3]))
+                if changes_passages:
+                    self._change_passages(slot, reader)
         self._add(sorted(added, key=lambda stored: stored[4]))
 
     def _add(self, stored: list[Stored]) -> None:
@@ -192,9 +203,16 @@ class Catalogue:
     def _change(self, slot: int, version: int, metadata: Metadata) -> None:
         self._versions.view()[slot] = version
         self.metadata[slot] = metadata
-        self._own.pop(slot, None)
         for column in self._columns.values():
             column.change(slot, metadata)
+
+    def _change_passages(self, slot: int, reader: sqlite3.Connection) -> None:
+        self._own.pop(slot, None)
+        rows = self.rows_of(slot)
+        if rows.start < self._rows_in_columns:
+            for row, metadata in zip(rows, _own_metadata(reader, rows.start, rows.stop), strict=True):
+                for column in self._row_columns.values():
+                    column.change(row, metadata)
 
     def _remove(self, number: int, slot: int) -> None:
         del self._slot_of[number]
@@ -219,10 +237,13 @@ class Catalogue:
         rows = self._rows_in(self._all_hold(of_source))
         if of_index:
             rows = rows[self._index_mask(of_index, rows)]
-        if of_passage:
+        if of_passage and len(rows) <= _FEW_ROWS:
             wanted = And(*of_passage)
             kept = [row for row in rows.tolist() if matches(wanted, self._row_metadata(row, reader))]
             rows = np.asarray(kept, dtype=np.int64)
+        elif of_passage:
+            self._fill_row_columns({_key_of(leaf) for member in of_passage for leaf in leaves(member)}, reader)
+            rows = rows[_every([self._row_verdict(member) for member in of_passage], len(self._row_slots))[rows]]
         return rows
 
     def _rows_in(self, verdict: Verdict) -> Rows:
@@ -274,6 +295,47 @@ class Catalogue:
             self._columns[key] = column
         return column
 
+    def _row_verdict(self, member: Filter) -> Mask:
+        """Say for every row whether a filter over any keys holds."""
+        rows = len(self._row_slots)
+        if isinstance(member, And):
+            return _every([self._row_verdict(other) for other in member.filters], rows)
+        if isinstance(member, Or):
+            return ~_every([~self._row_verdict(other) for other in member.filters], rows)
+        if isinstance(member, Not):
+            return ~self._row_verdict(member.filter)
+        key = _key_of(member)
+        if key == keys.INDEX:
+            found = np.zeros(rows, dtype=np.bool_)
+            live = np.flatnonzero(self._row_is_live.view())
+            found[live] = self._index_mask([member], live)
+            return found
+        if keys.is_source_key(key):
+            verdict = self._column(key).verdict(member)
+            return np.full(rows, verdict) if isinstance(verdict, bool) else verdict[self._row_slots.view()]
+        verdict = self._row_columns[key].verdict(member)
+        return np.full(rows, verdict) if isinstance(verdict, bool) else verdict
+
+    def _fill_row_columns(self, wanted: set[str], reader: sqlite3.Connection) -> None:
+        """See that there is a column of every key of passages' own that is asked for, as long as there are rows."""
+        own = {key for key in wanted if key != keys.INDEX and not keys.is_source_key(key)}
+        rows = len(self._row_slots)
+        missing = own - self._row_columns.keys()
+        if missing:
+            fresh = {key: Column(key) for key in missing}
+            self._extend_row_columns(fresh, 0, self._rows_in_columns, reader)
+            self._row_columns.update(fresh)
+        self._extend_row_columns(self._row_columns, self._rows_in_columns, rows, reader)
+        self._rows_in_columns = rows
+
+    def _extend_row_columns(
+        self, columns: Mapping[str, Column], first: int, end: int, reader: sqlite3.Connection
+    ) -> None:
+        for start in range(first, end, _ROWS_AT_A_TIME):
+            some = list(_own_metadata(reader, start, min(end, start + _ROWS_AT_A_TIME)))
+            for column in columns.values():
+                column.extend(some)
+
     def _index_mask(self, filters: list[Filter], rows: Rows) -> Mask:
         distinct, where = np.unique(self.places(rows), return_inverse=True)
         wanted = And(*filters)
@@ -285,10 +347,9 @@ class Catalogue:
         rows = self.rows_of(slot)
         own = self._own.get(slot)
         if own is None:
-            found = reader.execute(
-                "SELECT metadata FROM passage WHERE row >= ? AND row < ? ORDER BY row", (rows.start, rows.stop)
-            )
-            own = self._own[slot] = [json.loads(metadata) for (metadata,) in found]
+            if len(self._own) > _FEW_ROWS:
+                self._own.clear()
+            own = self._own[slot] = list(_own_metadata(reader, rows.start, rows.stop))
         return {**self.metadata[slot], **own[row - rows.start], keys.INDEX: self.place(row)}
 
 
@@ -297,6 +358,25 @@ def _ranges(firsts: NDArray[np.int64], counts: NDArray[np.int64]) -> Rows:
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     return np.asarray(np.arange(total) + np.repeat(firsts - (ends - counts), counts), dtype=np.int64)
+
+
+def _every(masks: list[Mask], length: int) -> Mask:
+    """Return where all of some masks hold."""
+    found = np.ones(length, dtype=np.bool_)
+    for mask in masks:
+        found &= mask
+    return found
+
+
+def _own_metadata(reader: sqlite3.Connection, first: int, end: int) -> Iterator[Metadata]:
+    """Yield the own metadata of the passages of rows, nothing for rows that are not used."""
+    expected = first
+    found = reader.execute("SELECT row, metadata FROM passage WHERE row >= ? AND row < ? ORDER BY row", (first, end))
+    for row, metadata in found:
+        yield from ({} for _ in range(expected, row))
+        yield {} if metadata == "{}" else json.loads(metadata)
+        expected = row + 1
+    yield from ({} for _ in range(expected, end))
 
 
 def _by_reach(where: Filter) -> tuple[list[Filter], list[Filter], list[Filter]]:

@@ -79,7 +79,11 @@ CREATE TABLE quantiser (
     calibrated INTEGER NOT NULL,           -- how many rows the numbers of candidates are of
     candidates TEXT NOT NULL               -- JSON: pairs (rows allowed, candidates needed)
 );
-CREATE TABLE journal (position INTEGER PRIMARY KEY, source INTEGER NOT NULL)
+CREATE TABLE journal (
+    position INTEGER PRIMARY KEY,
+    source INTEGER NOT NULL,               -- its number: there and new, there and changed, or gone
+    changed_passages INTEGER NOT NULL      -- whether its passages' own metadata changed
+)
 """
 
 

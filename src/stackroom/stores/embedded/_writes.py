@@ -151,7 +151,7 @@ class _Writing:
         self._position = state.position
         self._begin = self._rows = state.rows
         self._state = state
-        self._journal: list[tuple[int, int]] = []
+        self._journal: list[tuple[int, int, bool]] = []
         self._passages: list[tuple[int, str, str, bytes]] = []
         self._vectors: list[NDArray[np.float32]] = []
         self._has_removed = False
@@ -201,7 +201,7 @@ class _Writing:
         self._execute(
             "UPDATE source SET metadata = ?, version = ? WHERE number = ?",
             _json(_door.patched(json.loads(stored), of_source)),
-            self._next_version(source.number),
+            self._next_version(source.number, changes_passages=bool(own)),
             source.number,
         )
         for row in source.meant if own else ():
@@ -214,7 +214,7 @@ class _Writing:
         if not self._journal:
             return
         self._writer.executemany("INSERT INTO passage (row, text, metadata, terms) VALUES (?, ?, ?, ?)", self._passages)
-        self._writer.executemany("INSERT INTO journal (position, source) VALUES (?, ?)", self._journal)
+        self._writer.executemany("INSERT INTO journal VALUES (?, ?, ?)", self._journal)
         self._execute("DELETE FROM journal WHERE position <= ?", self._position - JOURNAL_LENGTH)
         self._execute(
             "UPDATE state SET position = ?, rows = ?, live = ?, removals = removals + ?",
@@ -235,11 +235,11 @@ class _Writing:
     def _execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
         return self._writer.execute(statement, values)
 
-    def _next_version(self, number: int | None = None) -> int:
+    def _next_version(self, number: int | None = None, *, changes_passages: bool = False) -> int:
         """Return a version that no source of the library ever had; tell the journal of the source that it is for."""
         self._position += 1
         if number is not None:
-            self._journal.append((self._position, number))
+            self._journal.append((self._position, number, changes_passages))
         version: int = (self._shard.number << 32) | self._position
         return version
 
@@ -257,7 +257,7 @@ class _Writing:
             odd,
         )
         number = int(written.lastrowid or 0)
-        self._journal.append((self._position, number))
+        self._journal.append((self._position, number, False))
         self._execute("INSERT INTO vectors (source, rows) VALUES (?, ?)", number, stored_vectors(vectors))
         self._vectors.append(vectors)
         self._rows += len(places)
