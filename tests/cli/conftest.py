@@ -9,25 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stackroom.cli import main
+from stackroom.cli._examples import NOTES
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-BUDGET = """# Budget
-
-The spring budget is three million.
-
-## Hiring
-We hire two engineers before we launch.
-"""
-KICKOFF = """WEBVTT
-
-00:00.000 --> 00:03.000
-<v Ann>When do we launch? In May &amp; in public.
-
-01:03.000 --> 01:07.000
-<v Ann>The budget was approved.
-"""
 
 
 @dataclass(frozen=True)
@@ -86,6 +71,6 @@ def notes(here: Path) -> Path:
     """A directory with a document and a transcript."""
     folder = here / "notes"
     folder.mkdir()
-    (folder / "budget.md").write_text(BUDGET, encoding="utf-8")
-    (folder / "kickoff.vtt").write_text(KICKOFF, encoding="utf-8")
+    for name, text in NOTES.items():
+        (folder / name).write_text(text, encoding="utf-8")
     return folder

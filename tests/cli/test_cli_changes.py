@@ -56,13 +56,19 @@ def test_rescope_changes_what_is_given(
     assert {key: after[key] for key in changed} == changed
 
 
+def test_rescope_without_a_change_is_wrong_usage(stackroom: CommandLine) -> None:
+    assert stackroom("rescope", "budget.md", "--tenant", "acme").code == 2
+
+
 @pytest.mark.parametrize(
-    "options",
-    [(), ("--folder", "a", "--no-folder"), ("--tag", "a", "--no-tags"), ("--title", "a", "--no-title")],
-    ids=["nothing", "folder", "tags", "title"],
+    ("option", "opposite"), [("--folder", "--no-folder"), ("--tag", "--no-tags"), ("--title", "--no-title")]
 )
-def test_rescope_without_a_change_or_with_two_is_wrong_usage(stackroom: CommandLine, options: tuple[str, ...]) -> None:
-    assert stackroom("rescope", "budget.md", "--tenant", "acme", *options).code == 2
+def test_rescope_with_two_that_contradict_is_wrong_usage_and_names_both(
+    stackroom: CommandLine, option: str, opposite: str
+) -> None:
+    ran = stackroom("rescope", "budget.md", "--tenant", "acme", option, "a", opposite)
+    assert ran.code == 2
+    assert f"{option} and {opposite} contradict each other" in ran.err
 
 
 @pytest.mark.parametrize("command", [("rescope", "absent", "--no-tags"), ("remove", "absent")])
@@ -157,3 +163,8 @@ def test_doctor_says_what_mends_what_it_finds_and_exits_with_1(stackroom: Comman
     assert "2 problems found" in found.out
     assert stackroom("compact").code == 0
     assert stackroom("doctor", "--json").json == {"problems": []}
+
+
+def test_sizes_are_in_a_unit_that_shows_them(stackroom: CommandLine) -> None:
+    assert " kB" in stackroom("info").out
+    assert " kB before, " in stackroom("compact").out

@@ -120,13 +120,36 @@ def test_an_unknown_embedder_is_wrong_usage(stackroom: CommandLine, notes: Path,
     assert stackroom.index(str(notes), "--embedder", name).code == 2
 
 
-@pytest.mark.parametrize("tenant", ["", " ", "\u200b"])
-def test_a_blank_tenant_is_refused(stackroom: CommandLine, notes: Path, tenant: str) -> None:
+@pytest.mark.parametrize("blank", ["", " ", "\u200b"])
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("search", "x", "--group=g", "--tenant={}"), "--tenant"),
+        (("search", "x", "--group={}", "--tenant=t"), "--group"),
+        (("search", "x", "--group=g", "--group={}", "--tenant=t"), "--group"),
+        (("search", "x", "--group=g", "--tenant=t", "--folder={}"), "--folder"),
+        (("sources", "--group=g", "--tenant={}"), "--tenant"),
+        (("show", "{}", "--group=g", "--tenant=t"), "SOURCE"),
+        (("rescope", "x", "--tenant=t", "--group={}"), "--group"),
+        (("remove", "x", "--tenant={}"), "--tenant"),
+        (("remove-tenant", "{}", "--yes"), "TENANT"),
+        (("info", "--tenant={}"), "--tenant"),
+        (("info", "--library={}"), "--library"),
+    ],
+)
+def test_a_blank_name_is_wrong_usage(
+    stackroom: CommandLine, notes: Path, command: tuple[str, ...], said: str, blank: str
+) -> None:
     stackroom.index(str(notes))
-    for command in (("search", "x", "--group", "g"), ("remove", "x"), ("info",)):
-        ran = stackroom(*command, f"--tenant={tenant}")
-        assert ran.code == 1
-        assert "tenant_id" in ran.err
+    ran = stackroom(*(word.format(blank) for word in command))
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"stackroom: {said} is empty. See: stackroom {command[0]} --help")
+
+
+def test_a_name_that_is_too_long_is_refused(stackroom: CommandLine, notes: Path) -> None:
+    ran = stackroom.index(str(notes), tenant="t" * 513)
+    assert ran.code == 1
+    assert "tenant_id" in ran.err
 
 
 def test_text_that_is_no_unicode_is_refused(stackroom: CommandLine, notes: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from stackroom.cli._shown import clock_time, highlighted, one_line, visible
+from stackroom.cli._shown import clock_time, size_of
+from stackroom.cli._snippets import snippet_of
+from stackroom.cli._visible import in_a_cell, one_line, visible
 
 
 def marked(text: str, query: str, *, prefix: bool = False) -> list[str]:
-    shown = highlighted(text, query, prefix=prefix)
+    shown = snippet_of(text, query, prefix=prefix)
     return [shown.plain[span.start : span.end] for span in shown.spans if "bold" in str(span.style)]
 
 
@@ -21,7 +23,13 @@ def marked(text: str, query: str, *, prefix: bool = False) -> list[str]:
         ("cafe\u0301 noir", "caf\u00e9", ["cafe\u0301"]),
         ("हिन्दी भाषा", "हिन्दी", ["हिन्दी"]),
         ("私は東京都に住む", "東京", ["東京"]),
+        ("私は東京都に住む", "東京都", ["東京都"]),
+        ("東京2025年", "2025", ["2025"]),
         ("snake_case", "case", ["case"]),
+        ("a date(year) and a day", "date a year", ["date", "year"]),
+        ("plan b or plan c", "b", ["b"]),
+        ("plans of the plan", "plan", ["plan"]),
+        ("to replace a source, replaced", "replace a source", ["replace", "source"]),
         ("nothing here", "zebra", []),
         ("nothing here", "?!", []),
     ],
@@ -30,26 +38,66 @@ def test_words_that_the_index_finds_are_marked(text: str, query: str, expected: 
     assert marked(text, query) == expected
 
 
-def test_with_prefix_beginnings_are_marked() -> None:
-    assert marked("The budgets of Bob", "budg bo", prefix=True) == ["budg", "Bo"]
+def test_with_prefix_whole_words_that_begin_so_are_marked() -> None:
+    assert marked("The budgets of Bob and a bush", "budg bo b", prefix=True) == ["budgets", "Bob"]
+
+
+def test_each_word_is_marked_once() -> None:
+    assert marked("budget", "budget bud budg", prefix=True) == ["budget"]
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "expected"),
+    [
+        ("# Plan\n\n## Launch\nIn May.", {"Plan", "Launch"}, "In May."),
+        ("# Plan\n\n## Launch\nIn May.", {"Launch"}, "Plan In May."),
+        ("## Launch ##", {"Launch"}, "Launch"),
+        ("## Use\n```python\n# first\nrun()\n```\nDone.", {"Use"}, "# first run() Done."),
+        ("~~~\ncode\n~~~~", set(), "code"),
+        ("#1 is no heading", set(), "#1 is no heading"),
+        ("```", set(), "```"),
+    ],
+)
+def test_a_snippet_shows_no_marks_of_headings_and_fences_and_no_heading_that_stands_beside_it(
+    text: str, known: set[str], expected: str
+) -> None:
+    assert snippet_of(text, "launch", known=known).plain == expected
 
 
 def test_the_snippet_is_around_the_longer_words_of_the_query() -> None:
     text = "We do this. " * 40 + "The launch is in May. " + "We do that. " * 40
-    shown = highlighted(text, "when do we launch").plain
+    shown = snippet_of(text, "when do we launch").plain
     assert "The launch is in May." in shown
     assert shown.startswith("… ")
     assert shown.endswith(" …")
 
 
 def test_a_short_text_is_shown_whole_without_ellipsis() -> None:
-    assert highlighted("The launch is\nin May.", "launch").plain == "The launch is in May."
+    assert snippet_of("The launch is\nin May.", "launch").plain == "The launch is in May."
 
 
 def test_a_text_without_white_space_is_cut_around_the_first_mark() -> None:
-    shown = highlighted("あ" * 3000 + "東京" + "い" * 3000, "東京").plain
+    shown = snippet_of("あ" * 3000 + "東京" + "い" * 3000, "東京").plain
     assert "東京" in shown
     assert len(shown) < 420
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1_000, "1.0 kB"),
+        (12_345, "12 kB"),
+        (999_400, "999 kB"),
+        (999_600, "1.0 MB"),
+        (9_960_000, "10 MB"),
+        (3_400_000_000, "3.4 GB"),
+        (5 * 10**15, "5,000 TB"),
+    ],
+)
+def test_a_size_is_in_the_unit_that_shows_it(number: int, expected: str) -> None:
+    assert size_of(number) == expected
 
 
 @pytest.mark.parametrize(
@@ -62,3 +110,4 @@ def test_times_are_minutes_and_seconds(milliseconds: int, expected: str) -> None
 def test_what_steers_a_terminal_is_replaced() -> None:
     assert visible("a\x1b[31m\x9b\r\tb\nc") == "a\ufffd[31m\ufffd\ufffd\tb\nc"
     assert one_line("a\n  b\x1b") == "a b\ufffd"
+    assert in_a_cell("a  b\tc\nd\x1b") == "a  b c d\ufffd"

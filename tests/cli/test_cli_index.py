@@ -137,10 +137,57 @@ def test_a_title_for_several_files_is_wrong_usage(stackroom: CommandLine) -> Non
     assert stackroom.index("notes", "--title", "All").code == 2
 
 
-def test_a_blank_group_is_refused_before_anything_is_read(stackroom: CommandLine, notes: Path) -> None:
-    ran = stackroom.index("notes", group=" ")
-    assert ran.code == 1
+@pytest.mark.usefixtures("notes")
+@pytest.mark.parametrize("path", ["", " ", "\u200b"])
+def test_a_blank_path_is_wrong_usage_and_never_the_directory_one_stands_in(
+    stackroom: CommandLine, here: Path, path: str
+) -> None:
+    ran = stackroom.index(path)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("stackroom: PATH is empty.")
+    assert not (here / "library").exists()
+
+
+@pytest.mark.usefixtures("notes")
+def test_a_dot_is_the_directory_one_stands_in(stackroom: CommandLine) -> None:
+    ran = stackroom.index(".", "--json")
+    assert [source["source_id"] for source in ran.json["sources"]] == ["notes/budget.md", "notes/kickoff.vtt"]
+
+
+@pytest.mark.parametrize("option", ["--tenant", "--group", "--folder", "--tag", "--kind", "--library"])
+@pytest.mark.parametrize("value", ["", " "])
+def test_a_blank_name_is_wrong_usage_before_anything_is_read(
+    stackroom: CommandLine, notes: Path, option: str, value: str
+) -> None:
+    scope = {"--tenant": "acme", "--group": "staff", option: value}
+    ran = stackroom("index", "notes", *(word for pair in scope.items() for word in pair))
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{option} is empty." in ran.err
     assert not (notes.parent / "library").exists()
+
+
+def test_the_summary_says_what_was_new_and_what_was_embedded(stackroom: CommandLine, notes: Path) -> None:
+    first = stackroom.index(str(notes / "budget.md")).out
+    assert "(sources: 1 new, 0 replaced; passages: 2 embedded, 0 reused)" in first
+    again = stackroom.index("notes").out
+    assert "(sources: 1 new, 1 replaced; passages: 1 embedded, 2 reused)" in again
+    counts = stackroom.index("notes", "--json").json
+    assert {key: counts[key] for key in ("new", "replaced", "passages", "embedded", "reused")} == {
+        "new": 0,
+        "replaced": 2,
+        "passages": 3,
+        "embedded": 0,
+        "reused": 3,
+    }
+
+
+def test_a_source_indexed_again_has_the_folder_tags_and_groups_of_the_last_call(
+    stackroom: CommandLine, notes: Path
+) -> None:
+    stackroom.index(str(notes / "budget.md"), "--folder", "plans", "--tag", "money")
+    stackroom.index(str(notes / "budget.md"), group="board")
+    info = stackroom("show", "budget.md", "--tenant", "acme", "--group", "board", "--json").json["source"]
+    assert (info["folder_id"], info["tags"], info["acl_groups"]) == (None, [], ["board"])
 
 
 def test_json_is_all_there_is_on_stdout(stackroom: CommandLine, notes: Path) -> None:

@@ -63,16 +63,62 @@ def test_a_hit_in_a_transcript_shows_time_and_speaker(stackroom: CommandLine) ->
     assert "In May & in public." in ran.out
 
 
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    """Let the command line believe that it writes to a terminal without colours."""
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("LINES", "25")
+
+
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_no_line_is_wider_than_the_terminal(
     stackroom: CommandLine, width: int, monkeypatch: pytest.MonkeyPatch, here: Path
 ) -> None:
     (here / "long.md").write_text(f"# {'Title ' * 40}\n\n{'word ' * 80}{'x' * 300}", encoding="utf-8")
     stackroom.index("long.md", "--tag", "t" * 100)
-    monkeypatch.setenv("COLUMNS", str(width))
+    on_a_terminal(monkeypatch, width)
     scope = ("--tenant", "acme", "--group", "staff")
     for command in (("search", "word", *scope), ("sources", *scope), ("show", "long.md", *scope)):
         assert max(map(len, stackroom(*command).out.split("\n"))) <= width
+
+
+@pytest.mark.parametrize("width", [40, 50, 60, 70, 80, 120])
+def test_a_narrow_terminal_shortens_tags_and_titles_and_leaves_ids_whole(
+    stackroom: CommandLine, width: int, monkeypatch: pytest.MonkeyPatch, here: Path
+) -> None:
+    source_id = "guides-of-the-year-2026-in-full.md"
+    (here / source_id).write_text(f"# {'Title ' * 9}\n\nword", encoding="utf-8")
+    stackroom.index(source_id, "--tag", "one", "--tag", "another", "--folder", "plans/of/the/year")
+    on_a_terminal(monkeypatch, width)
+    lines = stackroom("sources", "--tenant", "acme", "--group", "staff").out.splitlines()
+    assert [line.split()[0] for line in lines] == ["source", "budget.md", source_id]
+    assert max(map(len, lines)) <= width
+
+
+def test_an_id_that_is_longer_than_the_terminal_is_wide_is_folded(
+    stackroom: CommandLine, monkeypatch: pytest.MonkeyPatch, here: Path
+) -> None:
+    source_id = "x" * 60 + ".md"
+    (here / source_id).write_text("word", encoding="utf-8")
+    stackroom.index(source_id)
+    on_a_terminal(monkeypatch, 40)
+    out = stackroom("sources", "--tenant", "acme", "--group", "staff").out
+    assert source_id in "".join(out.split())
+
+
+def test_in_a_pipe_a_row_is_a_line_of_whole_cells(stackroom: CommandLine, here: Path) -> None:
+    name = "long " * 20 + ".md"
+    (here / name).write_text(f"# {'Title ' * 40}\n\n{'word ' * 80}", encoding="utf-8")
+    stackroom.index(name, "--tag", "t" * 100, "--tag", "u")
+    scope = ("--tenant", "acme", "--group", "staff")
+    rows = [line.split("\t") for line in stackroom("sources", *scope).out.splitlines()]
+    assert rows[0] == ["source", "title", "kind", "folder", "tags", "groups", "passages"]
+    assert rows[1] == ["budget.md", "Budget", "document", "plans", "money", "staff", "2"]
+    assert rows[2] == [name, ("Title " * 40).strip(), "document", "", f"{'t' * 100}, u", "staff", "1"]
+    assert f"tags      {'t' * 100}, u\n" in stackroom("show", name, *scope).out
+    lines = stackroom("search", "word", *scope, "--source", name).out.splitlines()
+    assert lines[1].strip().startswith(f"{name}#0  ·  ")
 
 
 def test_nothing_found_is_said_and_is_no_failure(stackroom: CommandLine) -> None:
@@ -123,7 +169,7 @@ def test_sources_are_listed_page_by_page(stackroom: CommandLine) -> None:
 
 def test_a_table_of_sources_says_how_to_go_on(stackroom: CommandLine) -> None:
     ran = stackroom("sources", "--tenant", "acme", "--group", "staff", "--group", "leads", "--limit", "1")
-    cursor = ran.out.strip().rpartition("--after ")[2]
+    cursor = ran.err.strip().rpartition("--after ")[2]
     more = stackroom("sources", "--tenant", "acme", "--group", "leads", "--group", "staff", "--after", cursor)
     assert "kickoff.vtt" in more.out
 
@@ -146,3 +192,28 @@ def test_show_prints_properties_and_passages(stackroom: CommandLine) -> None:
     assert "folder    plans" in out
     assert "#1  ·  Hiring" in out
     assert "The spring budget is three million." in out
+
+
+def test_show_and_its_json_tell_who_speaks(stackroom: CommandLine) -> None:
+    scope = ("--tenant", "acme", "--group", "leads")
+    assert "#0  ·  00:00–01:07 Ann\n" in stackroom("show", "kickoff.vtt", *scope).out
+    passage = stackroom("show", "kickoff.vtt", *scope, "--json").json["passages"][0]
+    assert passage["metadata"]["speaker"] == "Ann"
+
+
+def test_a_speaker_shows_without_a_time(stackroom: CommandLine, here: Path) -> None:
+    from stackroom import Library, Passage, Source
+    from stackroom.embedders import HashingEmbedder
+
+    said = Passage("We agree.", {"speaker": "Ben"})
+    with Library.open(here / "library", embedder=HashingEmbedder(64)) as library:
+        library.index_source(Source("talk", "meeting", "acme", ["leads"], [said]))
+    assert "#0  ·  passage 1 Ben\n" in stackroom("show", "talk", "--tenant", "acme", "--group", "leads").out
+
+
+def test_the_heading_that_the_place_names_is_not_said_again(stackroom: CommandLine) -> None:
+    out = stackroom("search", "hiring", "--tenant", "acme", "--group", "staff", "--mode", "lexical").out
+    assert out.splitlines()[1:3] == [
+        "    budget.md#1  ·  Hiring  ·  in plans  ·  tagged money",
+        "    We hire two engineers before we launch.",
+    ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import io
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,9 +56,34 @@ def test_the_tour_shows_what_each_may_see_and_ends_with_commands_that_work(
         assert stackroom(*command[start:]).code == 0, command
 
 
+def test_the_tour_says_before_each_question_what_to_notice(demo: Any, here: Path) -> None:
+    text = toured(demo, here / "demo-library", LocalEmbedder())
+    assert text.count("Notice: ") == len(demo.QUESTIONS) + 1
+    launch, passwords, deleted = ("".join(text.split("Notice: ")[part]) for part in (1, 2, 3))
+    assert "leads-weekly" in launch
+    assert "python/secrets" in passwords
+    assert "nightly import" in deleted
+
+
+def test_an_answer_shows_no_text_twice(demo: Any, here: Path) -> None:
+    with Library.open(here / "library", embedder=HashingEmbedder()) as library:
+        for name in ("a", "b"):
+            text = "# Title\n\nDate and time are said twice."
+            library.index_source(demo.document(name, text, "northwind", ["staff"]))
+        answer = library.search("date", scope=demo.TOM.scope)
+    assert len(answer) == 2
+    assert len(demo.distinct(answer, "date")) == 1
+
+
+def test_help_says_what_the_demo_does_and_runs_nothing(demo: Any, here: Path) -> None:
+    ran = subprocess.run([sys.executable, demo.__file__, "--help"], capture_output=True, text=True, check=True)
+    assert "It makes ./demo-library anew each time" in ran.stdout
+    assert not list(here.iterdir())
+
+
 def test_the_tour_is_made_anew_and_leaves_other_directories_alone(demo: Any, here: Path) -> None:
-    toured(demo, here / "demo-library", HashingEmbedder())
-    toured(demo, here / "demo-library", HashingEmbedder())
+    assert "rebuilt" not in toured(demo, here / "demo-library", HashingEmbedder())
+    assert "demo-library is there from an earlier run" in toured(demo, here / "demo-library", HashingEmbedder())
     (here / "mine").mkdir()
     (here / "mine" / "letter.txt").write_text("word", encoding="utf-8")
     with pytest.raises(Exception, match="nothing was touched"):

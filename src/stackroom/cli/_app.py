@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
-from pathlib import Path  # noqa: TC003 - cyclopts reads the annotations at run time
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from cyclopts import App, Parameter
@@ -20,6 +20,8 @@ from stackroom.cli._indexing import Outcome, index_files
 from stackroom.cli._opening import opened
 from stackroom.cli._operating import TenantCounts, counts_of, description, maintained, tenant_ids, totals
 from stackroom.cli._problems import Refused, WrongUsage
+from stackroom.cli._shown import counted, size_of
+from stackroom.cli._visible import in_a_cell
 
 app = App(
     name="stackroom",
@@ -46,29 +48,45 @@ def _command(function: Command) -> Command:
 @_command
 def index(
     paths: Annotated[
-        list[Path], Parameter(name="PATH", help="Files (.txt .text .log .md .markdown .vtt .srt) and directories.")
+        list[str],
+        Parameter(
+            name="PATH",
+            validator=options.not_blank("PATH"),
+            help="Files (.txt .text .log .md .markdown .vtt .srt) and directories.",
+        ),
     ],
     /,
     *,
     tenant: options.Tenant,
     group: options.Groups,
-    folder: Annotated[
-        str | None, Parameter(metavar="FOLDER", help="The folder to file the sources in.", show_default=False)
-    ] = None,
-    tag: Annotated[tuple[str, ...], Parameter(metavar="TAG", help="A tag; or several.", show_default=False)] = (),
-    kind: Annotated[str, Parameter(metavar="KIND", help="What kind of sources they are.")] = "document",
+    folder: Annotated[options.FolderToFileIn, Parameter(help="The folder to file the sources in.")] = None,
+    tag: Annotated[
+        options.TagsToGive, Parameter(help="A tag for the sources; give it several times for several tags.")
+    ] = (),
+    kind: Annotated[
+        str, Parameter(metavar="KIND", validator=options.not_blank("--kind"), help="What kind of sources they are.")
+    ] = "document",
     title: Annotated[
         str | None, Parameter(metavar="TITLE", help="The title of a single file.", show_default="its own")
     ] = None,
-    tier: Annotated[options.Tier | None, Parameter(help="A tier to narrow searches by.", show_default=False)] = None,
+    tier: Annotated[
+        options.Tier | None, Parameter(help="A label that searches can narrow by.", show_default=False)
+    ] = None,
     library: options.Library = options.DEFAULT_LIBRARY,
     embedder: options.Embedder = None,
     json: options.Json = False,
 ) -> int:
     """Index files, and the files of directories, one source each.
 
-    A source that is there is replaced whole. Its id is the file's path relative to the directory given, or the name
-    of a file given by itself. Files of other kinds in a directory are left out, and so are hidden ones.
+    A source's id is the file's path relative to the directory given, or the name of a file given by itself. Files of
+    other kinds in a directory are left out, and so are hidden ones.
+
+    A source that is there already is replaced whole: its passages, and its groups, folder, tags, kind, title and tier,
+    which are those of this call. What this call does not give is gone: without --folder it is in no folder afterwards.
+    Passages whose text has not changed keep their vectors.
+
+    A file that was deleted from a directory stays in the library until `stackroom remove` takes it out; removing what
+    is no longer there comes with a later release.
     """
     properties: dict[str, Any] = {
         "tenant_id": tenant,
@@ -79,7 +97,7 @@ def index(
         "tier": tier,
     }
     Source("checked before any file is read", passages=(), **properties)
-    found = found_files(paths)
+    found = found_files(Path(path) for path in paths)
     if title is not None:
         if len(found.files) != 1:
             raise WrongUsage("--title names a single file; index the files one by one.")
@@ -95,7 +113,7 @@ def index(
 def _report(outcome: Outcome, *, json: bool) -> None:
     messages = _shown.message_console()
     for skipped in outcome.skipped:
-        messages.print(f"skipped {_shown.visible(skipped.path)}: {skipped.message}", soft_wrap=True)
+        messages.print(f"skipped {in_a_cell(skipped.path)}: {skipped.message}", soft_wrap=True)
     if json:
         sources = [
             {
@@ -110,7 +128,11 @@ def _report(outcome: Outcome, *, json: bool) -> None:
         _shown.print_json(
             {
                 "sources": sources,
+                "new": outcome.new,
+                "replaced": len(outcome.written) - outcome.new,
                 "passages": outcome.passages,
+                "embedded": outcome.embedded,
+                "reused": outcome.passages - outcome.embedded,
                 "skipped": outcome.skipped,
                 "other_suffixes": outcome.other_suffixes,
                 "seconds": round(outcome.seconds, 3),
@@ -123,13 +145,11 @@ def _report(outcome: Outcome, *, json: bool) -> None:
 def _summary(outcome: Outcome) -> str:
     left_out = [f"{len(outcome.skipped)} skipped"] if outcome.skipped else []
     if outcome.other_suffixes:
-        left_out.append(f"{_counted(outcome.other_suffixes, 'file')} of other kinds left out")
-    done = f"indexed {_counted(len(outcome.written), 'source')}, {_counted(outcome.passages, 'passage')}"
-    return ", ".join([f"{done} in {outcome.seconds:.1f} s", *left_out])
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+        left_out.append(f"{counted(outcome.other_suffixes, 'file')} of other kinds left out")
+    done = f"indexed {counted(len(outcome.written), 'source')}, {counted(outcome.passages, 'passage')}"
+    sources = f"{outcome.new:,} new, {len(outcome.written) - outcome.new:,} replaced"
+    passages = f"{outcome.embedded:,} embedded, {outcome.passages - outcome.embedded:,} reused"
+    return ", ".join([f"{done} in {outcome.seconds:.1f} s (sources: {sources}; passages: {passages})", *left_out])
 
 
 @_command
@@ -140,11 +160,16 @@ def search(
     tenant: options.Tenant,
     group: options.Groups,
     mode: Annotated[
-        Literal["hybrid", "lexical", "dense"], Parameter(help="By words and meaning, words alone, or meaning alone.")
+        Literal["hybrid", "lexical", "dense"],
+        Parameter(help="Search by words and meaning, by words alone, or by meaning alone."),
     ] = "hybrid",
-    top_k: Annotated[options.Number1To10000, Parameter(help="At most so many hits.")] = 10,
-    match: Annotated[Literal["any", "all"], Parameter(help="Passages with any of the words, or with all.")] = "any",
-    prefix: Annotated[bool, Parameter(help="Words may also begin so.", show_default=False)] = False,
+    top_k: Annotated[options.Number1To10000, Parameter(help="Show at most so many hits.")] = 10,
+    match: Annotated[
+        Literal["any", "all"], Parameter(help="Find passages with any of the words, or with all.")
+    ] = "any",
+    prefix: Annotated[
+        bool, Parameter(help="Find words that begin with those of TEXT, too.", show_default=False)
+    ] = False,
     kind: options.Kinds = (),
     folder: options.Folders = (),
     tag: options.AllTags = (),
@@ -158,6 +183,10 @@ def search(
 
     Each hit shows its rank, title, score, passage and place (the heading, or the time in a transcript), and the text
     around the words looked for.
+
+    The score is that of the mode. hybrid: reciprocal rank fusion, 1 / (60 + rank) by words plus 1 / (60 + rank) by
+    meaning, so at most 0.0328; it only orders one answer. lexical: BM25, 0 or more, higher when rarer words of TEXT
+    stand more often in a shorter passage; it only orders one answer. dense: the cosine of the two vectors, -1 to 1.
     """
     scope = Scope(tenant, group)
     with opened(library, embedder, embeds=mode != "lexical") as open_one:
@@ -191,8 +220,11 @@ def sources(
     tag: options.AllTags = (),
     source: options.SourceIds = (),
     tier: options.Tiers = (),
-    limit: Annotated[options.Number1To10000, Parameter(help="At most so many.")] = 100,
-    after: Annotated[str | None, Parameter(metavar="CURSOR", help="Go on behind a page.", show_default=False)] = None,
+    limit: Annotated[options.Number1To10000, Parameter(help="List at most so many.")] = 100,
+    after: Annotated[
+        str | None,
+        Parameter(metavar="CURSOR", help="Go on behind a page: the cursor that it ended with.", show_default=False),
+    ] = None,
     library: options.Library = options.DEFAULT_LIBRARY,
     embedder: options.Embedder = None,
     json: options.Json = False,
@@ -246,12 +278,13 @@ def rescope(
     /,
     *,
     tenant: options.Tenant,
-    group: Annotated[options.Groups, Parameter(show_default=False, help="A new access group; or several.")] = (),
-    folder: Annotated[
-        str | None, Parameter(metavar="FOLDER", help="Move it to this folder.", show_default=False)
-    ] = None,
+    group: Annotated[
+        options.Groups,
+        Parameter(show_default=False, help="A new access group; give it several times for several groups."),
+    ] = (),
+    folder: Annotated[options.FolderToFileIn, Parameter(help="Move it to this folder.")] = None,
     no_folder: Annotated[bool, Parameter(help="Take it out of its folder.", show_default=False)] = False,
-    tag: Annotated[tuple[str, ...], Parameter(metavar="TAG", help="A new tag; or several.", show_default=False)] = (),
+    tag: Annotated[options.TagsToGive, Parameter(help="A new tag; give it several times for several tags.")] = (),
     no_tags: Annotated[bool, Parameter(help="Take all its tags away.", show_default=False)] = False,
     title: Annotated[str | None, Parameter(metavar="TITLE", help="A new title.", show_default=False)] = None,
     no_title: Annotated[bool, Parameter(help="Take its title away.", show_default=False)] = False,
@@ -264,20 +297,22 @@ def rescope(
     The groups and tags given take the place of the old ones. Every search from then on goes by the new.
     """
     changes: dict[str, Any] = {"acl_groups": group} if group else {}
-    changes |= _change("folder", "folder_id", folder, gone=no_folder, empty=None)
-    changes |= _change("tag", "tags", tag or None, gone=no_tags, empty=())
-    changes |= _change("title", "title", title, gone=no_title, empty=None)
+    changes |= _change("--folder", "folder_id", folder, "--no-folder", gone=no_folder, empty=None)
+    changes |= _change("--tag", "tags", tag or None, "--no-tags", gone=no_tags, empty=())
+    changes |= _change("--title", "title", title, "--no-title", gone=no_title, empty=None)
     if not changes:
-        raise WrongUsage("nothing to change: give --group, --folder, --tag or --title.")
+        raise WrongUsage(
+            "nothing to change: give --group, --folder, --no-folder, --tag, --no-tags, --title or --no-title."
+        )
     with opened(library, embedder) as open_one:
         passages = open_one.library.set_source_scope(source, tenant_id=tenant, **changes)
     _done("re-scoped", source, passages, json=json)
 
 
-def _change(option: str, name: str, value: object, *, gone: bool, empty: object) -> dict[str, Any]:
+def _change(option: str, name: str, value: object, opposite: str, *, gone: bool, empty: object) -> dict[str, Any]:
     """Return what is to be set under `name`: the value, or, when it is to go, what is empty."""
     if gone and value is not None:
-        raise WrongUsage(f"--{option} and its --no- twin contradict each other; give one of them.")
+        raise WrongUsage(f"{option} and {opposite} contradict each other; give one of them.")
     if gone:
         return {name: empty}
     return {} if value is None else {name: value}
@@ -305,16 +340,18 @@ def _done(what: str, source_id: str, passages: int, *, json: bool) -> None:
     if json:
         _shown.print_json({"source_id": source_id, "passages": passages})
     else:
-        line = f"{what} {_shown.visible(source_id)}: {_counted(passages, 'passage')}"
+        line = f"{what} {in_a_cell(source_id)}: {counted(passages, 'passage')}"
         _shown.output_console().print(line, soft_wrap=True)
 
 
 @_command
 def remove_tenant(
-    tenant: Annotated[str, Parameter(name="TENANT", help="The tenant whose sources all go.")],
+    tenant: Annotated[
+        str, Parameter(name="TENANT", validator=options.not_blank("TENANT"), help="The tenant whose sources all go.")
+    ],
     /,
     *,
-    yes: Annotated[bool, Parameter(help="Do not ask.", show_default=False)] = False,
+    yes: Annotated[bool, Parameter(help="Remove without asking.", show_default=False)] = False,
     library: options.Library = options.DEFAULT_LIBRARY,
     embedder: options.Embedder = None,
     json: options.Json = False,
@@ -331,7 +368,7 @@ def remove_tenant(
     if json:
         _shown.print_json({"tenant_id": tenant, "passages": passages})
     else:
-        line = f"removed tenant {_shown.visible(tenant)}: {_counted(passages, 'passage')}"
+        line = f"removed tenant {in_a_cell(tenant)}: {counted(passages, 'passage')}"
         _shown.output_console().print(line, soft_wrap=True)
 
 
@@ -341,8 +378,8 @@ def _ask(counts: TenantCounts) -> None:
         raise Refused(
             "remove-tenant asks first, and there is no terminal to ask on; add --yes to remove without asking"
         )
-    sources = f"{_counted(counts.sources, 'source')}, {_counted(counts.passages, 'passage')}"
-    sys.stderr.write(f"Remove tenant {_shown.visible(counts.tenant_id)} with {sources}? [y/N] ")
+    sources = f"{counted(counts.sources, 'source')}, {counted(counts.passages, 'passage')}"
+    sys.stderr.write(f"Remove tenant {in_a_cell(counts.tenant_id)} with {sources}? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         raise Refused("nothing was removed")
@@ -352,7 +389,13 @@ def _ask(counts: TenantCounts) -> None:
 def info(
     *,
     tenant: Annotated[
-        str | None, Parameter(metavar="TENANT", help="Count what is stored of a tenant.", show_default=False)
+        str | None,
+        Parameter(
+            metavar="TENANT",
+            validator=options.not_blank("--tenant"),
+            help="Count what is stored of a tenant.",
+            show_default=False,
+        ),
     ] = None,
     tenants: Annotated[bool, Parameter(help="List all tenants: an operator's view.", show_default=False)] = False,
     library: options.Library = options.DEFAULT_LIBRARY,
@@ -393,7 +436,7 @@ def doctor(
         for problem in found:
             mend = f" — mend it: stackroom compact --library {library}" if problem.is_mended_by_compact else ""
             console.print(f"{problem.place}: {problem.what}{mend}", soft_wrap=True)
-        console.print(f"{_counted(len(found), 'problem')} found", soft_wrap=True)
+        console.print(f"{counted(len(found), 'problem')} found", soft_wrap=True)
     return 1 if found else 0
 
 
@@ -415,9 +458,7 @@ def compact(
     if json:
         _shown.print_json({"bytes_before": before, "bytes_after": after})
     else:
-        _shown.output_console().print(
-            f"compacted: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now", soft_wrap=True
-        )
+        _shown.output_console().print(f"compacted: {size_of(before)} before, {size_of(after)} now", soft_wrap=True)
 
 
 def _about(described: dict[str, Any], counts: list[TenantCounts]) -> Iterator[tuple[str, str]]:
@@ -425,12 +466,12 @@ def _about(described: dict[str, Any], counts: list[TenantCounts]) -> Iterator[tu
     yield "format", str(described["format"])
     for collection in described["collections"]:
         yield "collection", f"{collection['name']}, embedder {collection['fingerprint']}"
-    yield "on disk", f"{described['bytes'] / 1e6:,.1f} MB"
+    yield "on disk", f"{size_of(described['bytes'])}"
     kinds = ("tenant", "source", "passage")
-    yield "stored", ", ".join(_counted(described[f"{kind}_count"], kind) for kind in kinds)
+    yield "stored", ", ".join(counted(described[f"{kind}_count"], kind) for kind in kinds)
     yield "behind", _behind(described)
     for of_tenant in counts:
-        stored = f"{_counted(of_tenant.sources, 'source')}, {_counted(of_tenant.passages, 'passage')}"
+        stored = f"{counted(of_tenant.sources, 'source')}, {counted(of_tenant.passages, 'passage')}"
         yield "tenant", f"{of_tenant.tenant_id}: {stored}"
 
 
@@ -440,6 +481,6 @@ def _behind(described: dict[str, Any]) -> str:
         f"{described['rows_without_codes']:,} rows without codes",
         f"{described['rows_outside_segments']:,} outside segments",
         f"{described['unused_rows']:,} unused",
-        f"{_counted(described['unerased_removals'], 'removal')} to be erased",
+        f"{counted(described['unerased_removals'], 'removal')} to be erased",
     ]
     return ", ".join(parts)

@@ -1,8 +1,29 @@
-"""The examples of the help texts: they run, in this order, where `notes/` holds budget.md and kickoff.vtt."""
+"""The examples of the help texts: they run, in this order, where `notes/` holds the files of NOTES."""
 
 from __future__ import annotations
 
 from typing import Final
+
+NOTES: Final = {
+    "budget.md": """\
+# Budget
+
+The spring budget is three million.
+
+## Hiring
+We hire two engineers before we launch.
+""",
+    "kickoff.vtt": """\
+WEBVTT
+
+00:00.000 --> 00:03.000
+<v Ann>When do we launch? In May &amp; in public.
+
+01:03.000 --> 01:07.000
+<v Ann>The budget was approved.
+""",
+}
+"""What the directory `notes/` of the examples holds: texts by file name."""
 
 COMMANDS: Final = {
     "stackroom": (

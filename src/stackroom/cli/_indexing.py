@@ -11,7 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from stackroom import Conflict, Indexed, Source, SourceError
 from stackroom.cli._files import Found, Skipped, SourceFile, shown_path
-from stackroom.cli._shown import message_console, visible
+from stackroom.cli._shown import message_console
+from stackroom.cli._visible import in_a_cell
 from stackroom.indexing._cues import BadTranscript
 from stackroom.indexing._loaders import LOADERS, Loaded, UndecodableText, passages_of
 
@@ -38,6 +39,16 @@ class Outcome:
     def passages(self) -> int:
         """Passages of all sources written."""
         return sum(indexed.passages for _, indexed in self.written)
+
+    @property
+    def new(self) -> int:
+        """Sources written of which there was no earlier version."""
+        return sum(not indexed.replaced for _, indexed in self.written)
+
+    @property
+    def embedded(self) -> int:
+        """Passages that were embedded; the others had their vectors from the earlier version."""
+        return sum(indexed.embedded for _, indexed in self.written)
 
     @property
     def failed(self) -> bool:
@@ -78,7 +89,7 @@ def _bar(found: Found, *, quiet: bool) -> Iterator[Callable[[SourceFile], None]]
     is_shown = console.is_terminal and not quiet
     with Progress(*columns, console=console, transient=True, disable=not is_shown) as progress:
         task = progress.add_task("", total=len(found.files), name="")
-        yield lambda file: progress.update(task, advance=1, name=visible(file.source_id))
+        yield lambda file: progress.update(task, advance=1, name=in_a_cell(file.source_id))
 
 
 def _index_file(library: Library, file: SourceFile, properties: Mapping[str, Any]) -> Indexed | Skipped:

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from cyclopts import Group, Parameter
 from cyclopts.validators import Number
 
+from stackroom.cli._problems import WrongUsage
+from stackroom.text import is_blank
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from cyclopts import Token
 
@@ -22,9 +25,26 @@ DEFAULT_LIBRARY = Path("library")
 Tier: TypeAlias = Literal["hot", "warm", "cold"]
 
 
+def not_blank(what: str) -> Callable[[type, str | Iterable[str] | None], None]:
+    """Return a validator that refuses a blank text, alone or among several, as wrong usage of `what`."""
+
+    def check(_kind: type, given: str | Iterable[str] | None) -> None:
+        texts = [given] if isinstance(given, str) else given or ()
+        if any(is_blank(text) for text in texts):
+            raise WrongUsage(f"{what} is empty.")
+
+    return check
+
+
 def _whole_number(_kind: type, tokens: Sequence[Token]) -> int:
     """Read an int; cyclopts would round 1.5."""
     return int(tokens[0].value)
+
+
+def _directory(_kind: type, tokens: Sequence[Token]) -> Path:
+    """Read a path; an empty one would be the directory that the reader stands in."""
+    not_blank("--library")(str, tokens[0].value)
+    return Path(tokens[0].value)
 
 
 Library: TypeAlias = Annotated[
@@ -34,6 +54,7 @@ Library: TypeAlias = Annotated[
         group=_SHARED,
         env_var="STACKROOM_LIBRARY",
         metavar="DIR",
+        converter=_directory,
         help="The library's directory.",
     ),
 ]
@@ -45,7 +66,7 @@ Embedder: TypeAlias = Annotated[
         env_var="STACKROOM_EMBEDDER",
         metavar="NAME",
         show_default="the library's own; local for a new one",
-        help="local, hashing or hashing:DIMENSION.",
+        help="The embedder: local, hashing or hashing:DIMENSION.",
     ),
 ]
 Json: TypeAlias = Annotated[
@@ -53,23 +74,46 @@ Json: TypeAlias = Annotated[
 ]
 
 Tenant: TypeAlias = Annotated[
-    str, Parameter(name="--tenant", group=_SCOPE, metavar="TENANT", help="The tenant; no command reaches another one.")
+    str,
+    Parameter(
+        name="--tenant",
+        group=_SCOPE,
+        metavar="TENANT",
+        validator=not_blank("--tenant"),
+        help="The tenant; no command reaches another one.",
+    ),
 ]
 Groups: TypeAlias = Annotated[
     tuple[str, ...],
     Parameter(
-        name="--group", group=_SCOPE, metavar="GROUP", help="An access group; give it several times for several groups."
+        name="--group",
+        group=_SCOPE,
+        metavar="GROUP",
+        validator=not_blank("--group"),
+        help="An access group; give it several times for several groups.",
     ),
 ]
 
 Kinds: TypeAlias = Annotated[
     tuple[str, ...],
-    Parameter(name="--kind", group=_NARROWING, metavar="KIND", show_default=False, help="Only this kind; or several."),
+    Parameter(
+        name="--kind",
+        group=_NARROWING,
+        metavar="KIND",
+        validator=not_blank("--kind"),
+        show_default=False,
+        help="Only sources of this kind; given several times, of any of these kinds.",
+    ),
 ]
 Folders: TypeAlias = Annotated[
     tuple[str, ...],
     Parameter(
-        name="--folder", group=_NARROWING, metavar="FOLDER", show_default=False, help="Only this folder; or several."
+        name="--folder",
+        group=_NARROWING,
+        metavar="FOLDER",
+        validator=not_blank("--folder"),
+        show_default=False,
+        help="Only sources in this folder; given several times, in any of these folders.",
     ),
 ]
 AllTags: TypeAlias = Annotated[
@@ -78,22 +122,43 @@ AllTags: TypeAlias = Annotated[
         name="--tag",
         group=_NARROWING,
         metavar="TAG",
+        validator=not_blank("--tag"),
         show_default=False,
-        help="Only with this tag; with all of several.",
+        help="Only sources with this tag; given several times, with all of these tags.",
     ),
 ]
 SourceIds: TypeAlias = Annotated[
     tuple[str, ...],
     Parameter(
-        name="--source", group=_NARROWING, metavar="SOURCE", show_default=False, help="Only this source; or several."
+        name="--source",
+        group=_NARROWING,
+        metavar="SOURCE",
+        validator=not_blank("--source"),
+        show_default=False,
+        help="Only the source of this id; given several times, any of these sources.",
     ),
 ]
 Tiers: TypeAlias = Annotated[
     tuple[Tier, ...],
-    Parameter(name="--tier", group=_NARROWING, metavar="TIER", show_default=False, help="Only this tier; or several."),
+    Parameter(
+        name="--tier",
+        group=_NARROWING,
+        metavar="TIER",
+        show_default=False,
+        help="Only sources of this tier; given several times, of any of these tiers.",
+    ),
 ]
 
-SourceId: TypeAlias = Annotated[str, Parameter(name="SOURCE", help="The source's id, as `stackroom sources` lists it.")]
+SourceId: TypeAlias = Annotated[
+    str,
+    Parameter(name="SOURCE", validator=not_blank("SOURCE"), help="The source's id, as `stackroom sources` lists it."),
+]
+FolderToFileIn: TypeAlias = Annotated[
+    str | None, Parameter(name="--folder", metavar="FOLDER", validator=not_blank("--folder"), show_default=False)
+]
+TagsToGive: TypeAlias = Annotated[
+    tuple[str, ...], Parameter(name="--tag", metavar="TAG", validator=not_blank("--tag"), show_default=False)
+]
 Number1To10000: TypeAlias = Annotated[
     int, Parameter(converter=_whole_number, validator=Number(gte=1, lte=10_000), metavar="NUMBER")
 ]

@@ -11,7 +11,7 @@ from cyclopts import CycloptsError
 from stackroom import EmbedderMismatch, StackroomError
 from stackroom.cli._app import app
 from stackroom.cli._problems import Refused, WrongUsage
-from stackroom.cli._shown import one_line
+from stackroom.cli._visible import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,11 +1,9 @@
-"""What people see: hits, sources and passages on a terminal of any width, with or without colour."""
+"""What people see: hits, sources and passages on a terminal of any width, and one line a row in a pipe."""
 
 from __future__ import annotations
 
 import json
-import re
 import sys
-import unicodedata
 from dataclasses import is_dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -15,8 +13,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from stackroom import lexical_tokens, snippet_around
-from stackroom.text import index_terms, query_terms
+from stackroom.cli._listing import listed, tab_separated
+from stackroom.cli._snippets import snippet_of
+from stackroom.cli._visible import in_a_cell, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,19 +24,23 @@ if TYPE_CHECKING:
 
     from stackroom import Answer, Hit, SourceInfo
 
-_RUN: Final = re.compile(r"\S+")
-_SMALL_WORD: Final = 3
-_LONGEST_SNIPPET: Final = 400  # a text without white space comes back whole
 _DOT: Final = "  ·  "
+_NO_EDGE: Final = 10**9  # in a pipe there is no edge at which a line would have to be folded
+_SIZES: Final = ("B", "kB", "MB", "GB", "TB")
+_ONE_DIGIT: Final = 9.95  # from here on a size is rounded to a whole number
+_NEXT_SIZE: Final = 999.5
 
 
 def output_console() -> Console:
     """Return a console for results: what is stored is text there, never markup."""
-    return Console(markup=False, emoji=False, highlight=False)
+    console = Console(markup=False, emoji=False, highlight=False)
+    if not console.is_terminal:
+        console.width = _NO_EDGE
+    return console
 
 
 def show(*renderables: RenderableType) -> None:
-    """Print results one below the other; without the spaces that fill up lines, unless it is a terminal."""
+    """Print results one below the other; in a pipe no line is folded, and none ends with spaces."""
     console = output_console()
     if console.is_terminal:
         console.print(*renderables, sep="\n")
@@ -50,21 +53,6 @@ def show(*renderables: RenderableType) -> None:
 def message_console() -> Console:
     """Return a console on stderr, for what is no result."""
     return Console(stderr=True, markup=False, emoji=False, highlight=False)
-
-
-def visible(text: str) -> str:
-    """Return `text` with every character replaced that could steer a terminal, but for line feed and tab."""
-    return "".join(
-        "\N{REPLACEMENT CHARACTER}"
-        if unicodedata.category(character) == "Cc" and character not in "\n\t"
-        else character
-        for character in text
-    )
-
-
-def one_line(text: str) -> str:
-    """Return `text` as one line that is safe to print."""
-    return visible(" ".join(text.split()))
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -84,6 +72,19 @@ def _as_json(value: object) -> Any:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things, such as "1 source" or "1,200 sources"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def size_of(number: int) -> str:
+    """Return a number of bytes in the unit that shows it best: 812 B, 12 kB, 3.4 MB (of 1,000 kB)."""
+    size, unit = float(number), 0
+    while size >= _NEXT_SIZE and unit < len(_SIZES) - 1:
+        size, unit = size / 1000, unit + 1
+    return f"{size:.1f} {_SIZES[unit]}" if unit and size < _ONE_DIGIT else f"{size:,.0f} {_SIZES[unit]}"
+
+
 # Places
 
 
@@ -95,13 +96,17 @@ def clock_time(milliseconds: int) -> str:
 
 
 def place_of(hit: Hit) -> str:
-    """Return where in its source a passage stands: time and speaker, or heading, or its number from 1."""
-    start, end = hit.metadata.get("startMs"), hit.metadata.get("endMs")
-    speaker, heading = hit.metadata.get("speaker"), hit.metadata.get("heading")
+    """Return where in its source a passage stands: time, or heading, or its number from 1; and the one who speaks."""
+    speaker = hit.metadata.get("speaker")
+    place = _time_or_heading(hit)
+    return f"{place} {in_a_cell(speaker)}" if isinstance(speaker, str) else place
+
+
+def _time_or_heading(hit: Hit) -> str:
+    start, end, heading = (hit.metadata.get(key) for key in ("startMs", "endMs", "heading"))
     if isinstance(start, int):
-        times = clock_time(start) if not isinstance(end, int) else f"{clock_time(start)}–{clock_time(end)}"
-        return f"{times} {visible(speaker)}" if isinstance(speaker, str) else times
-    return visible(heading) if isinstance(heading, str) else f"passage {hit.index + 1}"
+        return clock_time(start) if not isinstance(end, int) else f"{clock_time(start)}–{clock_time(end)}"
+    return in_a_cell(heading) if isinstance(heading, str) else f"passage {hit.index + 1}"
 
 
 # Hits
@@ -109,88 +114,54 @@ def place_of(hit: Hit) -> str:
 
 def show_answer(answer: Answer, query: str, *, prefix: bool) -> None:
     """Print the hits of a search, or that there are none, and its notes."""
-    hits = [_hit(rank, hit, query, prefix=prefix) for rank, hit in enumerate(answer, start=1)]
+    is_terminal = output_console().is_terminal
+    hits: list[RenderableType] = [
+        Group(_head(rank, hit, fills_line=is_terminal), _body(hit, query, prefix=prefix))
+        for rank, hit in enumerate(answer, start=1)
+    ]
     show(*hits or ["nothing found in this scope"])
     for note in answer.notes:
         message_console().print(f"note: {note.message}", style="dim")
 
 
-def _hit(rank: int, hit: Hit, query: str, *, prefix: bool) -> RenderableType:
-    head = Table.grid(expand=True, padding=(0, 1))
+def _head(rank: int, hit: Hit, *, fills_line: bool) -> RenderableType:
+    head = Table.grid(expand=fills_line, padding=(0, 1 if fills_line else 2))
     head.add_column(justify="right", width=3, style="dim")
-    head.add_column(ratio=1, overflow="fold")
+    head.add_column(ratio=1 if fills_line else None, overflow="fold")
     head.add_column(justify="right", no_wrap=True)
-    title = Text(visible(hit.title or hit.source_id), style="bold")
+    title = Text(in_a_cell(hit.title or hit.source_id), style="bold")
     head.add_row(Text(f"{rank}."), title, Text(f"{hit.score:.4f}", style="green"))
-    where = [visible(hit.id), place_of(hit), *([f"in {visible(hit.folder_id)}"] if hit.folder_id else [])]
-    where += [f"tagged {', '.join(visible(tag) for tag in hit.tags)}"] if hit.tags else []
-    body = Group(Text(_DOT.join(where), style="cyan", overflow="fold"), highlighted(hit.text, query, prefix=prefix))
-    return Group(head, Padding(body, (0, 0, 1, 4)))
+    return head
 
 
-def highlighted(text: str, query: str, *, prefix: bool = False, before: int = 80, after: int = 160) -> Text:
-    """Return the text's snippet around the query's words, those in bold; an ellipsis shows where text is left out."""
-    words = lexical_tokens(query)
-    # Small words stand everywhere; what surrounds them says little.
-    long_words = [word for word in words if len(word) > _SMALL_WORD or not word.isascii()]
-    snippet = snippet_around(text, long_words, before=before, after=after)
-    if snippet.at < 0:
-        snippet = snippet_around(text, words, before=before, after=after)
-    marked = Text(visible(snippet.text), overflow="fold")
-    for start, end in _marks(marked.plain, query, words, prefix=prefix):
-        marked.stylize("bold yellow", start, end)
-    start = max(0, marked.spans[0].start - before) if marked.spans and len(marked) > _LONGEST_SNIPPET else 0
-    shown = marked[start : start + _LONGEST_SNIPPET]
-    whole = visible(" ".join(text.split()))
-    opening = "" if whole.startswith(shown.plain) else "… "
-    return Text.assemble(opening, shown, "" if whole.endswith(shown.plain) else " …", overflow="fold")
-
-
-def _marks(text: str, query: str, words: Sequence[str], *, prefix: bool) -> Iterator[tuple[int, int]]:
-    """Yield where words of the text stand that the query asks for, as the index sees them."""
-    asked = query_terms(query)
-    for run in _RUN.finditer(text):
-        if _is_found(run[0], asked, prefix=prefix):
-            places = _places(run[0], asked) or _places(run[0], words) or [(0, len(run[0]))]
-            yield from ((run.start() + start, run.start() + end) for start, end in places)
-
-
-def _is_found(run: str, asked: Sequence[str], *, prefix: bool) -> bool:
-    terms = index_terms(run)
-    if prefix:
-        return any(term.startswith(tuple(asked)) for term in terms)
-    return not set(terms).isdisjoint(asked)
-
-
-def _places(run: str, words: Iterable[str]) -> list[tuple[int, int]]:
-    """Return where words stand to the letter in a run of the text; none when lower case moves its characters."""
-    lowered = run.lower()
-    if len(lowered) != len(run):
-        return []
-    return [found.span() for word in words for found in re.finditer(re.escape(word), lowered)]
+def _body(hit: Hit, query: str, *, prefix: bool) -> RenderableType:
+    where = [in_a_cell(hit.id), place_of(hit), *([f"in {in_a_cell(hit.folder_id)}"] if hit.folder_id else [])]
+    where += [f"tagged {', '.join(in_a_cell(tag) for tag in hit.tags)}"] if hit.tags else []
+    known = {heading for heading in (hit.title, hit.metadata.get("heading")) if isinstance(heading, str)}
+    snippet = snippet_of(hit.text, query, prefix=prefix, known=known)
+    lines = Group(Text(_DOT.join(where), style="cyan", overflow="fold"), snippet)
+    return Padding(lines, (0, 0, 1, 4), expand=False)
 
 
 # Sources
 
 
-def show_sources(sources: Iterable[SourceInfo], following: str | None) -> None:
-    """Print a page of sources as a table, and how to go on."""
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in ("source", "title", "kind", "folder", "tags", "groups"):
-        table.add_column(name, overflow="fold")
-    table.add_column("passages", justify="right")
-    for info in sources:
-        cells = (info.source_id, info.title or "", info.kind, info.folder_id or "")
-        lists = (", ".join(info.tags), ", ".join(info.acl_groups))
-        table.add_row(*(Text(visible(cell)) for cell in (*cells, *lists)), str(info.passages))
-    show(table if table.row_count else "no source in this scope")
+def show_sources(sources: Sequence[SourceInfo], following: str | None) -> None:
+    """Print a page of sources as a table, and on stderr how to go on."""
+    console = output_console()
+    if not sources:
+        show("no source in this scope")
+    elif console.is_terminal:
+        show(listed(sources, console.width))
+    else:
+        sys.stdout.write(tab_separated(sources))
     if following is not None:
-        output_console().print(f"more: add --after {following}", soft_wrap=True)
+        message_console().print(f"more: add --after {following}", soft_wrap=True)
 
 
 def show_source(info: SourceInfo, passages: Sequence[Hit]) -> None:
     """Print what is known of a source, then its passages, each with its place."""
-    show(Text(visible(info.title or info.source_id), style="bold"), properties_table(_properties(info)))
+    show(Text(in_a_cell(info.title or info.source_id), style="bold"), properties_table(_properties(info)))
     for passage in passages:
         head = Text(f"#{passage.index}{_DOT}{place_of(passage)}", style="cyan")
         show("", head, Text(visible(passage.text), overflow="fold"))
@@ -213,10 +184,10 @@ def _properties(info: SourceInfo) -> Iterator[tuple[str, str]]:
 
 
 def properties_table(properties: Iterable[tuple[str, str]]) -> Table:
-    """Return names and values in two columns."""
+    """Return names and values in two columns, a line for each where the terminal is wide enough."""
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="dim")
+    table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in properties:
-        table.add_row(Text(visible(name)), Text(visible(value)))
+        table.add_row(Text(in_a_cell(name)), Text(in_a_cell(value)))
     return table

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stackroom.cli._app import app
-from stackroom.cli._examples import COMMANDS
+from stackroom.cli._examples import COMMANDS, NOTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,29 +16,47 @@ if TYPE_CHECKING:
 _INTRODUCTION: Final = """\
 # The command line
 
-`pip install "stackroom[cli,local]"` brings the command `stackroom`. It works on a library in a directory: the one that
+Stackroom is not on PyPI yet: what is installed here is a checkout, in whose directory pip runs.
+
+`pip install ".[cli,local]"` brings the command `stackroom`. It works on a library in a directory: the one that
 `--library` names, else the environment's `STACKROOM_LIBRARY`, else `./library`. `stackroom index` makes it when it is
 missing; no other command does.
 
 * **Scope.** Whatever reads names a tenant and at least one group, whatever writes a tenant. Nothing widens that.
 * **Sources.** A file is a source. Its id is its path relative to the directory that was given (`guides/setup.md`), or
   its name when it was given by itself. Text and Markdown are cut at headings and sentences, WebVTT and SubRip
-  transcripts between their cues. Text is UTF-8, or UTF-16 with a byte order mark; a file that is anything else is
+  transcripts between their cues; a passage of a transcript has a `speaker` in its metadata, and shows one, when all its
+  cues agree on who speaks. Text is UTF-8, or UTF-16 with a byte order mark; a file that is anything else is
   skipped and said.
 * **Embedders.** `local` is a small model that a package carries, `hashing` needs none and knows only words. A library
   belongs to the embedder that it was made with, and that one is taken when neither `--embedder` nor the environment's
   `STACKROOM_EMBEDDER` names another. Listings, removals and lexical searches embed nothing, so they need none.
-* **Output.** `--json` prints one JSON document on stdout. Progress, notes and errors go to stderr.
+* **Replacing.** A source that is indexed again is replaced whole; its groups, folder, tags, kind, title and tier are
+  then those of the last call. A file that was deleted stays in the library until `stackroom remove` takes it out.
+* **Output.** `--json` prints one JSON document on stdout. Progress, notes and errors go to stderr. In a pipe nothing is
+  folded or shortened, and `stackroom sources` writes a line of tab-separated cells for each source, below one with
+  their names: `stackroom sources … | tail -n +2 | cut -f 1` lists the ids.
 * **Exit codes.** 0 done; 1 failed, or some file was not indexed though it should have been (an empty one is no
   failure); 2 the command line was not understood; 130 interrupted. What was written by then stays.
 
-The examples run as they stand, in this order, where a directory `notes` holds `budget.md` and `kickoff.vtt`.
+The examples run as they stand, in this order, where a directory `notes` holds these two files:
+
 """
 
 
 def page() -> str:
     """Return the page docs/cli.md."""
-    return "\n".join([_INTRODUCTION, *(line for name in COMMANDS if name in app for line in _section(name))])
+    return _INTRODUCTION + "\n".join(
+        [*_files(), *(line for name in COMMANDS if name in app for line in _section(name))]
+    )
+
+
+def _files() -> Iterator[str]:
+    """Yield the lines of a shell that write the files of the examples."""
+    yield from ("```sh", "mkdir -p notes")
+    for name, text in NOTES.items():
+        yield from (f"cat > notes/{name} <<'END'", *text.splitlines(), "END")
+    yield from ("```", "")
 
 
 def _section(name: str) -> Iterator[str]:
