@@ -134,8 +134,8 @@ class Catalogue:
 
     # How it follows
 
-    def follow(self, reader: sqlite3.Connection, position: int) -> bool:
-        """Catch up to `position`, which the reader sees; False when the journal no longer reaches back so far."""
+    def follow(self, reader: sqlite3.Connection, position: int, rows: int) -> bool:
+        """Catch up to `position`, at which `rows` rows are given; False when the journal no longer reaches back."""
         if position == self.position:
             return True
         if self.position == 0:
@@ -148,6 +148,7 @@ class Catalogue:
                 "SELECT source, max(changed_passages) FROM journal WHERE position > ? GROUP BY source", (self.position,)
             )
             self._refresh(reader, changed.fetchall())
+        self._fill_up_to(rows)
         self.position = position
         return True
 

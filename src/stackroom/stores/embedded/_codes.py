@@ -153,13 +153,6 @@ def distances_of(blocks: Codes, rows: NDArray[np.int64], code: Codes) -> NDArray
     return found
 
 
-def within(distance: NDArray[np.uint32], wanted: int) -> NDArray[np.bool_]:
-    """Return a mask of the `wanted` smallest distances and of all that are equal to the last of them."""
-    reached = np.cumsum(np.bincount(distance))
-    found: NDArray[np.bool_] = distance <= np.searchsorted(reached, min(wanted, len(distance)))
-    return found
-
-
 def calibrated(
     quantiser: Quantiser, rows: NDArray[np.float32], blocks: Codes, live: NDArray[np.int64]
 ) -> tuple[tuple[int, int], ...]:

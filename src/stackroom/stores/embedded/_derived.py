@@ -11,7 +11,7 @@ import numpy as np
 
 from stackroom.stores.embedded import _codes, _segments
 from stackroom.stores.embedded._schema import State, state_of
-from stackroom.stores.embedded._vectors import codes_file, stored_quantiser, vectors_of
+from stackroom.stores.embedded._vectors import codes_file, prefix_of, stored_quantiser, vectors_of
 
 if TYPE_CHECKING:
     import sqlite3
@@ -29,24 +29,14 @@ def _nothing(_reader: sqlite3.Connection, _followers: Followers) -> None:
     return None
 
 
-def mend(shard: Shard) -> None:
-    """Write anew what of the side files is missing or torn."""
-    with shard.writing(_nothing) as (writer, _):
-        state = state_of(writer)
-        whole_rows(writer, shard, state)
-        quantiser = stored_quantiser(writer)
-        if quantiser is not None and not codes_file(shard.path, state.layout, quantiser).holds(
-            state.coded // _codes.BLOCK
-        ):
-            writer.execute("UPDATE state SET coded = 0")
-        derive(writer, shard)
-
-
 def whole_rows(writer: sqlite3.Connection, shard: Shard, state: State) -> None:
     """See that the file of the vectors holds all rows; when it does not, write it from the database."""
+    if not shard.rows_file(state.layout).holds(state.rows):
+        _write_rows(writer, shard, state)
+
+
+def _write_rows(writer: sqlite3.Connection, shard: Shard, state: State) -> None:
     file = shard.rows_file(state.layout)
-    if file.holds(state.rows):
-        return
     for first, stored in writer.execute(
         "SELECT first_row, rows FROM source JOIN vectors ON vectors.source = source.number ORDER BY first_row"
     ):
@@ -83,7 +73,7 @@ def _derive_codes(writer: sqlite3.Connection, shard: Shard, state: State) -> Non
         epoch = 1 if quantiser is None else quantiser.epoch + 1
         quantiser = _codes.Quantiser(epoch, shard.number + epoch, _codes.mean_of(rows), end)
         begin = 0
-    file = codes_file(shard.path, state.layout, quantiser)
+    file = codes_file(shard.path, shard.numbering(state.layout), quantiser)
     try:
         for first in range(begin, end, _codes.BLOCK):
             codes = quantiser.encode(rows[first : first + _codes.BLOCK])
@@ -141,17 +131,18 @@ def merge(shard: Shard) -> bool:
 
 
 def renumber(shard: Shard) -> None:
-    """Give the rows new numbers, without those of sources that went, and derive everything for them."""
+    """Give the rows new numbers, without those of sources that went, and derive everything for them, in new files.
+
+    Who still reads the old numbering keeps its files as long as it has them mapped.
+    """
     with shard.writing(_nothing) as (writer, _):
         row = 0
         for number, first, passages in writer.execute(
             "SELECT number, first_row, passages FROM source ORDER BY first_row"
         ).fetchall():
             if first != row:
-                writer.execute(
-                    "UPDATE passage SET row = row - ? WHERE row >= ? AND row < ?",
-                    (first - row, first, first + passages),
-                )
+                moved = (first - row, first, first + passages)
+                writer.execute("UPDATE passage SET row = row - ? WHERE row >= ? AND row < ?", moved)
                 writer.execute("UPDATE source SET first_row = ? WHERE number = ?", (row, number))
             row += passages
         for table in ("segment", "posting", "quantiser"):
@@ -160,74 +151,40 @@ def renumber(shard: Shard) -> None:
             "UPDATE state SET layout = layout + 1, rows = ?, coded = 0, segmented = 0, position = position + 1", (row,)
         )
         state = state_of(writer)
-        whole_rows(writer, shard, state)
+        for left in shard.path.glob(f"{prefix_of(shard.numbering(state.layout))}*"):
+            left.unlink(missing_ok=True)  # by a renumbering that was killed
+        _write_rows(writer, shard, state)
         derive(writer, shard)
+    tidy(shard)
 
 
 def tidy(shard: Shard) -> None:
-    """Remove side files of numberings and codes that are no longer used. Who still maps them keeps what it sees."""
+    """Remove side files of numberings and codes that are no longer used."""
     with shard.writing(_nothing) as (writer, _):
         state, quantiser = state_of(writer), stored_quantiser(writer)
+        numbering = shard.numbering(state.layout)
         used = {shard.rows_file(state.layout).path}
         if quantiser is not None:
-            used.add(codes_file(shard.path, state.layout, quantiser).path)
+            used.add(codes_file(shard.path, numbering, quantiser).path)
         for path in shard.path.glob("codes.*"):
             if path not in used:
                 path.unlink(missing_ok=True)
 
 
 def erase(shard: Shard, *, even_if_nothing_was_removed: bool = False) -> None:
-    """Take out of the shard's files what was removed: the rows that are not used, the words that nobody holds.
+    """Take out of the shard's files what was removed: unused rows, and the words that nobody holds.
 
-    SQLite leaves pieces of moved cells behind, even when it zeroes what it frees, so its file is written anew.
+    What is derived is written into new files, for somebody may still read the old ones. SQLite leaves pieces of moved
+    cells behind, even when it zeroes what it frees, so its file is written anew as well.
     """
     with shard.reading(_nothing) as (reader, _):
         removals, scrubbed = reader.execute("SELECT removals, scrubbed FROM state").fetchone()
-        state = state_of(reader)
     if removals == scrubbed and not even_if_nothing_was_removed:
         return
-    if state.rows > 2 * state.live:
-        renumber(shard)
+    renumber(shard)
     with shard.writing(_nothing) as (writer, _):
-        _erase_rows(writer, shard)
         _drop_unused_terms(writer)
-    tidy(shard)
     shard.vacuum(removals)
-
-
-def _erase_rows(writer: sqlite3.Connection, shard: Shard) -> None:
-    """Write zeros over the vectors and codes of rows that no source has."""
-    state = state_of(writer)
-    used = np.zeros(state.rows, dtype=np.bool_)
-    used[live_rows(writer, state.rows)] = True
-    whole_rows(writer, shard, state)
-    file = shard.rows_file(state.layout)
-    for first in range(0, state.rows, _codes.BLOCK):
-        unused = ~used[first : first + _codes.BLOCK]
-        if unused.any():
-            rows = np.array(file.vectors(state.rows)[first : first + _codes.BLOCK])
-            rows[unused] = 0
-            file.write(first, rows)
-    file.sync()
-    _erase_codes(writer, shard, state, used)
-
-
-def _erase_codes(
-    writer: sqlite3.Connection, shard: Shard, state: State, used: np.ndarray[tuple[int], np.dtype[np.bool_]]
-) -> None:
-    quantiser = stored_quantiser(writer)
-    if quantiser is None:
-        return
-    file = codes_file(shard.path, state.layout, quantiser)
-    if file.holds(state.coded // _codes.BLOCK):
-        for block in range(state.coded // _codes.BLOCK):
-            unused = ~used[block * _codes.BLOCK : (block + 1) * _codes.BLOCK]
-            if unused.any():
-                codes = np.array(file.view(state.coded // _codes.BLOCK)[block])
-                codes[:, unused] = 0
-                file.write(block, codes[None])
-        file.sync()
-    file.close()
 
 
 def _drop_unused_terms(writer: sqlite3.Connection) -> None:

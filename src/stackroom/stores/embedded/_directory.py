@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stackroom._errors import Conflict, StoreError, StoreUnavailable, UnknownCollection
 from stackroom.stores._protocol import CollectionSpec
+from stackroom.stores.embedded._holders import HOST, Holder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +33,8 @@ LOCK_SECONDS: Final = 30.0
 
 _TOML: Final = "library.toml"
 _LEDGER: Final = "ledger.db"
-_BEGUN: Final = re.compile(r"ledger\.db(-wal|-shm|-journal)?|library\.toml\.new")
+_HOLDER: Final = "ledger.json"
+_BEGUN: Final = re.compile(r"ledger\.json|ledger\.db(-wal|-shm|-journal)?|library\.toml\.new")
 _HEADER: Final = "# The register of a Stackroom library. Stackroom keeps it; change nothing here by hand.\n"
 
 
@@ -110,6 +112,8 @@ class Directory:
         self._register_lock = threading.Lock()
         self._seen: tuple[int, int, int] | None = None
         self._register = Register()
+        self._lock_timeout = lock_timeout
+        self._holder = Holder(self.path / _HOLDER)
         with database_errors():
             self._check()
             self.path.mkdir(parents=True, exist_ok=True)
@@ -117,15 +121,27 @@ class Directory:
                 self.path / _LEDGER, isolation_level=None, check_same_thread=False, timeout=lock_timeout
             )
         try:
-            with self.locked():
+            self._make_ready(upgrade_shard)
+        except BaseException:
+            self._ledger.close()
+            raise
+
+    def _make_ready(self, upgrade_shard: Callable[[Path], None]) -> None:
+        """Make what is missing, bring an older library to this format, erase what a crash left; else wait for none."""
+        if not (self.path / _TOML).exists() or self.register().format < FORMAT:
+            with self.locked() as ledger:
+                ledger.execute("CREATE TABLE IF NOT EXISTS shard (number INTEGER PRIMARY KEY AUTOINCREMENT)")
+                ledger.execute(
+                    "CREATE TABLE IF NOT EXISTS unerased"
+                    " (shard INTEGER, process INTEGER, host TEXT, PRIMARY KEY (shard, process, host))"
+                )
                 if not (self.path / _TOML).exists():
                     self._write(Register())
                 if self.register().format < FORMAT:
                     self._upgrade(upgrade_shard)
+        if self.orphans():
+            with self.locked():
                 self.sweep()
-        except BaseException:
-            self._ledger.close()
-            raise
 
     def _check(self) -> None:
         """Look before anything is touched: a library, an empty place, or a refusal that says what it is."""
@@ -156,13 +172,24 @@ class Directory:
     def locked(self) -> Iterator[sqlite3.Connection]:
         """Hold the lock over the whole directory, against other threads and other processes."""
         with self._mutex, database_errors():
-            self._ledger.execute("BEGIN IMMEDIATE")
+            self._begin()
             try:
                 yield self._ledger
             except BaseException:
                 self._ledger.execute("ROLLBACK")
                 raise
             self._ledger.execute("COMMIT")
+
+    def _begin(self) -> None:
+        try:
+            self._ledger.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+                raise StoreUnavailable(
+                    f"{self._holder.name()} has held the library's lock for over {self._lock_timeout:g} s; try again"
+                ) from error
+            raise
+        self._holder.sign()
 
     def _upgrade(self, upgrade_shard: Callable[[Path], None]) -> None:
         """Bring an older library to this format. Begun and killed, it goes on at the next opening."""
@@ -188,12 +215,33 @@ class Directory:
         """Replace the register whole. Call it while locked; then sweep what it no longer names."""
         self._write(register)
 
-    def next_shard_number(self, ledger: sqlite3.Connection) -> int:
-        """Return a number that no shard of this library ever had. Call it while locked."""
-        ledger.execute("CREATE TABLE IF NOT EXISTS shard (number INTEGER PRIMARY KEY AUTOINCREMENT)")
-        number = ledger.execute("INSERT INTO shard DEFAULT VALUES").lastrowid
-        ledger.execute("DELETE FROM shard")
+    def next_shard_number(self) -> int:
+        """Return a number that no shard of this library ever had: it is spent before it is used."""
+        with self.locked() as ledger:
+            number = ledger.execute("INSERT INTO shard DEFAULT VALUES").lastrowid
+            ledger.execute("DELETE FROM shard")
         return int(number or 0)
+
+    def mark_unerased(self, shard: int) -> None:
+        """Note that this process may leave removed data in a shard's files."""
+        with self.locked() as ledger:
+            ledger.execute("INSERT OR IGNORE INTO unerased VALUES (?, ?, ?)", (shard, os.getpid(), HOST))
+
+    def unerased(self) -> list[int]:
+        """Return the shards that this process has marked, or one of this host that has died since."""
+        with database_errors():
+            marked = self._ledger.execute("SELECT shard, process, host FROM unerased").fetchall()
+        return sorted({shard for shard, process, host in marked if host == HOST and not _is_another(process)})
+
+    def erased(self, shard: int) -> None:
+        """Take back the marks of a shard whose files hold nothing removed any more."""
+        with self.locked() as ledger:
+            marked = ledger.execute("SELECT process, host FROM unerased WHERE shard = ?", (shard,)).fetchall()
+            for process, host in marked:
+                if host == HOST and not _is_another(process):
+                    ledger.execute(
+                        "DELETE FROM unerased WHERE shard = ? AND process = ? AND host = ?", (shard, process, host)
+                    )
 
     def generation_path(self, generation: int) -> Path:
         """Return the directory of a generation's shards; it need not exist."""
@@ -228,6 +276,7 @@ class Directory:
         """Close the ledger."""
         with self._mutex:
             self._ledger.close()
+            self._holder.close()
 
     def _write(self, register: Register) -> None:
         fresh = self.path / f"{_TOML}.new"
@@ -237,6 +286,19 @@ class Directory:
             os.fsync(file.fileno())
         fresh.replace(self.path / _TOML)
         sync_directory(self.path)
+
+
+def _is_another(process: int) -> bool:
+    """Tell whether a process of this host is another one, and lives."""
+    if process == os.getpid():
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def sync_directory(path: Path) -> None:

@@ -104,7 +104,7 @@ def _problems_of_truth(reader: sqlite3.Connection, state: State) -> Iterator[str
 
 
 def _problems_of_vectors(reader: sqlite3.Connection, shard: Shard, state: State) -> Iterator[str]:
-    file = RowsFile(shard.path, state.layout, shard.dimension)
+    file = RowsFile(shard.path, shard.numbering(state.layout), shard.dimension)
     try:
         rows, norms = file.vectors(state.rows), file.norms(state.rows)
     except SideFileIsTorn:
@@ -129,7 +129,7 @@ def _problems_of_codes(
     if quantiser is None or not state.coded:
         return
     try:
-        blocks = codes_file(shard.path, state.layout, quantiser).view(state.coded // _codes.BLOCK)
+        blocks = codes_file(shard.path, shard.numbering(state.layout), quantiser).view(state.coded // _codes.BLOCK)
     except SideFileIsTorn:
         yield "the file of the codes is missing or torn"
         return
@@ -186,7 +186,6 @@ def _digest(
 
 def compact(shard: Shard) -> None:
     """Give the rows numbers without gaps, derive everything anew, write the database without what was removed."""
-    _derived.renumber(shard)
+    _derived.erase(shard, even_if_nothing_was_removed=True)
     while _derived.care(shard):
         pass
-    _derived.erase(shard, even_if_nothing_was_removed=True)

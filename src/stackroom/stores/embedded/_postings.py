@@ -34,6 +34,9 @@ _NONE: Final[Posting] = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float
 _HIGHEST: Final = "\U0010ffff"
 """Stands in no term (it is no letter or digit), and behind every term that begins as what it follows."""
 
+CacheKey: TypeAlias = tuple[tuple[int, int], int, int, int]
+"""A shard's number and the numbering of its rows, its last segment, its last row, a term."""
+
 _AT_A_TIME: Final = 900
 """Lists asked for by one statement: SQLite takes 999 parameters everywhere."""
 
@@ -46,18 +49,18 @@ class ListCache:
 
     def __init__(self, limit: int = CACHE_BYTES) -> None:
         self._limit = limit
-        self._held: OrderedDict[tuple[int, int, int, int], Posting] = OrderedDict()
+        self._held: OrderedDict[CacheKey, Posting] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
-    def get(self, key: tuple[int, int, int, int]) -> Posting | None:
-        """Return a list (of a shard, its last segment, its last row, a term) if it is held."""
+    def get(self, key: CacheKey) -> Posting | None:
+        """Return a list if it is held."""
         with self._lock:
             if key in self._held:
                 self._held.move_to_end(key)
             return self._held.get(key)
 
-    def put(self, key: tuple[int, int, int, int], posting: Posting) -> None:
+    def put(self, key: CacheKey, posting: Posting) -> None:
         """Hold a list, and forget others when there are too many."""
         with self._lock:
             if key not in self._held:
@@ -75,8 +78,8 @@ def _size(posting: Posting) -> int:
 class Postings:
     """The lists of a catalogue's rows: those of segments are read on demand, those that came since are held here."""
 
-    def __init__(self, shard: int, cache: ListCache) -> None:
-        self._shard = shard
+    def __init__(self, numbering: tuple[int, int], cache: ListCache) -> None:
+        self._numbering = numbering
         self._cache = cache
         self._begin_at(0)
 
@@ -133,14 +136,14 @@ class Postings:
         found: dict[int, Posting] = {}
         missing = []
         for term in terms:
-            held = self._cache.get((self._shard, newest, self._end, term))
+            held = self._cache.get((self._numbering, newest, self._end, term))
             if held is None:
                 missing.append(term)
             else:
                 found[term] = held
         for term, posting in self._read(missing, segments, reader).items():
             found[term] = self._with_newer(term, posting)
-            self._cache.put((self._shard, newest, self._end, term), found[term])
+            self._cache.put((self._numbering, newest, self._end, term), found[term])
         return found
 
     def _read(self, terms: list[int], segments: list[int], reader: sqlite3.Connection) -> dict[int, Posting]:

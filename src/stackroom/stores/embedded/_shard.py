@@ -6,23 +6,20 @@ numbers of the sources it touched; readers of this and other processes catch up 
 
 from __future__ import annotations
 
-import json
-import os
-import socket
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
-from stackroom._errors import StoreUnavailable
+from stackroom._errors import StoreError, StoreUnavailable
 from stackroom.stores.embedded._catalogue import Catalogue
 from stackroom.stores.embedded._directory import Entry, database_errors, sync_directory
+from stackroom.stores.embedded._holders import Holder
 from stackroom.stores.embedded._postings import ListCache, Postings
 from stackroom.stores.embedded._schema import SHARD_FORMAT, State, make_tables, state_of
-from stackroom.stores.embedded._vectors import RowsFile, Snapshot, Vectors
+from stackroom.stores.embedded._vectors import Numbering, RowsFile, Snapshot, Vectors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,8 +28,8 @@ if TYPE_CHECKING:
 FILE: Final = "shard.db"
 HOLDER: Final = "writer.json"
 
-_HOST: Final = socket.gethostname()
-_HOLDER_BYTES: Final = 256
+_LOOKS: Final = 10
+"""How often a file that is just being made or removed is looked at."""
 
 _IDLE_READERS: Final = 2
 """Connections kept open for the next readers; more are opened while more read at once."""
@@ -73,17 +70,25 @@ Look: TypeAlias = Callable[[sqlite3.Connection, Followers], T]
 class Shard:
     """The open shard of one tenant. `path` is its directory; it must hold a finished file (`create_shard`).
 
-    `is_named` tells whether the library still names the generation that the shard is of. `lock_timeout` is how many
-    seconds a write waits for another process's.
+    `is_named` tells whether the library still names the generation that the shard is of; `mark` notes beside the
+    shards that one of a number may hold removed data. `lock_timeout` is how many seconds a write waits for another
+    process's.
     """
 
     def __init__(
-        self, path: Path, entry: Entry, is_named: Callable[[], bool], lists: ListCache, lock_timeout: float
+        self,
+        path: Path,
+        entry: Entry,
+        is_named: Callable[[], bool],
+        mark: Callable[[int], None],
+        lists: ListCache,
+        lock_timeout: float,
     ) -> None:
         self.path = path
         self.entry = entry
         self.dimension = entry.spec.dimension
         self.is_named = is_named
+        self._mark = mark
         self.vocabulary: dict[str, int] = {}
         self.users = 0
         self.needs_care = False
@@ -97,12 +102,13 @@ class Shard:
         self._writer: sqlite3.Connection | None = None
         self._rows_file: tuple[int, RowsFile] | None = None
         self._followers: Followers | None = None
-        self._holder: int | None = None
+        self._holder = Holder(path / HOLDER)
         self._is_closed = False
         with database_errors():
             reader = self._borrow()
-            found = reader.execute("SELECT tenant, number, removals > scrubbed FROM state").fetchone()
-            self.tenant_id, self.number, self.has_unerased = found
+            self._inode = (path / FILE).stat().st_ino
+            self.tenant_id, self.number = reader.execute("SELECT tenant, number FROM state").fetchone()
+            self.has_unerased = False
             self._give_back(reader)
 
     @contextmanager
@@ -111,7 +117,7 @@ class Shard:
 
         SideFileIsTorn when `look` needs a side file that is not whole: `derive` it anew.
         """
-        with database_errors():
+        with database_errors(), self._telling_that_it_went():
             reader = self._borrow()
             try:
                 yield reader, self._looked(reader, look)
@@ -126,7 +132,7 @@ class Shard:
 
         `look` is asked of the followers as of the transaction's begin. Its own writes they hear of afterwards.
         """
-        with self._write_lock, database_errors():
+        with self._write_lock, database_errors(), self._telling_that_it_went():
             writer = self._writing_connection()
             self._begin(writer)
             try:
@@ -147,11 +153,24 @@ class Shard:
         """Return the lock under which followers are looked at."""
         return self._follow_lock
 
+    def numbering(self, layout: int) -> Numbering:
+        """Return what names the side files of one numbering of the rows."""
+        return self.number, layout
+
+    def expect_removals(self) -> None:
+        """Note, beside the shards, that this one may come to hold removed data, unless that stands there already.
+
+        Called before a write transaction, never in one: it takes the library's lock.
+        """
+        if not self.has_unerased:
+            self._mark(self.number)
+            self.has_unerased = True
+
     def rows_file(self, layout: int) -> RowsFile:
         """Return the file of the vectors, to be written; only within `writing`."""
         if self._rows_file is None or self._rows_file[0] != layout:
             self._close_rows_file()
-            self._rows_file = layout, RowsFile(self.path, layout, self.dimension)
+            self._rows_file = layout, RowsFile(self.path, self.numbering(layout), self.dimension)
         return self._rows_file[1]
 
     def vacuum(self, removals: int) -> None:
@@ -170,11 +189,21 @@ class Shard:
                 readers, self._readers = self._readers, []
             for connection in [*readers, *([] if self._writer is None else [self._writer])]:
                 connection.close()
-            if self._holder is not None:
-                os.close(self._holder)
-            self._writer = self._followers = self._holder = None
+            self._holder.close()
+            self._writer = self._followers = None
 
     # Connections
+
+    @contextmanager
+    def _telling_that_it_went(self) -> Iterator[None]:
+        """Say ShardIsGone for what SQLite makes of a file that was moved away or made anew."""
+        try:
+            yield
+        except sqlite3.Error:
+            with suppress(FileNotFoundError):
+                if (self.path / FILE).stat().st_ino == self._inode:
+                    raise
+            raise ShardIsGone from None
 
     def _begin(self, writer: sqlite3.Connection) -> None:
         """Begin a write transaction, and say who holds it; StoreUnavailable names who holds it for too long."""
@@ -182,28 +211,12 @@ class Shard:
             writer.execute("BEGIN IMMEDIATE")
         except sqlite3.OperationalError as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
-                raise StoreUnavailable(self._held_message()) from error
+                raise StoreUnavailable(
+                    f"{self._holder.name()} has held the writer's lock of this tenant's shard "
+                    f"for over {self._lock_timeout:g} s; try again"
+                ) from error
             raise
-        with suppress(OSError):
-            self._sign()
-
-    def _sign(self) -> None:
-        """Write down who holds the lock, for whoever waits for it."""
-        if self._holder is None:
-            self._holder = os.open(self.path / HOLDER, os.O_RDWR | os.O_CREAT, 0o644)
-        since = datetime.now(UTC).isoformat(timespec="seconds")
-        signed = json.dumps({"process": os.getpid(), "host": _HOST, "since": since})
-        os.lseek(self._holder, 0, os.SEEK_SET)
-        os.write(self._holder, signed.ljust(_HOLDER_BYTES).encode())
-
-    def _held_message(self) -> str:
-        holder = "another process"
-        with suppress(OSError, ValueError, KeyError):
-            read = json.loads((self.path / HOLDER).read_text(encoding="utf-8"))
-            holder = f"process {read['process']} on {read['host']} (since {read['since']})"
-        return (
-            f"{holder} has held the writer's lock of this tenant's shard for over {self._lock_timeout:g} s; try again"
-        )
+        self._holder.sign()
 
     def _borrow(self) -> sqlite3.Connection:
         with self._pool_lock:
@@ -263,16 +276,16 @@ class Shard:
         if (
             followers is None
             or followers.layout != state.layout
-            or not followers.catalogue.follow(reader, state.position)
+            or not followers.catalogue.follow(reader, state.position, state.rows)
         ):
             followers = Followers(
                 state.layout,
                 Catalogue(),
-                Postings(self.number, self._lists),
-                Vectors(self.path, state.layout, self.dimension),
+                Postings(self.numbering(state.layout), self._lists),
+                Vectors(self.path, self.numbering(state.layout), self.dimension),
                 state,
             )
-            followers.catalogue.follow(reader, state.position)
+            followers.catalogue.follow(reader, state.position, state.rows)
         followers.state = state
         self._followers = followers
         return followers
@@ -293,15 +306,51 @@ def create_shard(path: Path, tenant_id: str, number: int) -> None:
 
 
 def is_finished(path: Path) -> bool:
-    """Tell whether a directory holds a shard that is there: made to its end, and its tenant not removed."""
+    """Tell whether a directory holds a shard that is there: made to its end, and its tenant not removed.
+
+    One of an older format, from a backup perhaps, is brought to this one; StoreError for one of a newer.
+    """
+    for _ in range(_LOOKS):
+        with suppress(sqlite3.OperationalError, FileNotFoundError):
+            return _is_finished(path)
+        if not (path / FILE).exists():
+            return False
+    with database_errors():
+        return _is_finished(path)
+
+
+def _is_finished(path: Path) -> bool:
+    if not (path / FILE).exists():
+        return False
+    connection = connect(path / FILE)
+    try:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > SHARD_FORMAT:
+            raise StoreError(f"a shard has format {version}, newer than the {SHARD_FORMAT} that this Stackroom reads")
+        return version == SHARD_FORMAT and not state_of(connection).is_gone
+    finally:
+        connection.close()
+
+
+def number_of(path: Path) -> int | None:
+    """Return the number of the shard in a directory, also of one whose tenant is gone; None when there is none."""
+    with suppress(sqlite3.Error, FileNotFoundError, TypeError):
+        connection = connect(path / FILE)
+        try:
+            return int(connection.execute("SELECT number FROM state").fetchone()[0])
+        finally:
+            connection.close()
+    return None
+
+
+def is_of_older_format(path: Path) -> bool:
+    """Tell whether a directory holds a finished shard of an older format."""
     if not (path / FILE).exists():
         return False
     with database_errors():
         connection = connect(path / FILE)
         try:
-            if connection.execute("PRAGMA user_version").fetchone()[0] != SHARD_FORMAT:
-                return False
-            return not connection.execute("SELECT is_gone FROM state").fetchone()[0]
+            return 0 < int(connection.execute("PRAGMA user_version").fetchone()[0]) < SHARD_FORMAT
         finally:
             connection.close()
 
@@ -312,7 +361,8 @@ def connect(file: Path, mode: Literal["rw", "rwc"] = "rw", timeout: float = 30.0
         f"{file.as_uri()}?mode={mode}", uri=True, isolation_level=None, check_same_thread=False, timeout=timeout
     )
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
+        if mode == "rwc":
+            connection.execute("PRAGMA journal_mode = WAL")  # it stands in the file from then on
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA secure_delete = ON")
     except BaseException:

@@ -10,10 +10,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from stackroom._errors import StackroomError, StoreError
-from stackroom.stores.embedded import _derived
+from stackroom.stores.embedded import _derived, _writes
 from stackroom.stores.embedded._names import directory_name
 from stackroom.stores.embedded._postings import ListCache
-from stackroom.stores.embedded._shard import Shard, ShardIsGone, create_shard, is_finished
+from stackroom.stores.embedded._shard import (
+    Shard,
+    ShardIsGone,
+    create_shard,
+    is_finished,
+    is_of_older_format,
+    number_of,
+)
+from stackroom.stores.embedded._upgrade import upgrade_shard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +43,7 @@ class Shards:
         self._lists = ListCache()
         self._lock = threading.RLock()
         self._open: OrderedDict[Path, Shard] = OrderedDict()
-        self._to_erase: dict[Path, Entry] = {}
+        self._paths: dict[int, tuple[Path, Entry]] = {}
         self._carers: dict[Path, threading.Thread] = {}
         self.is_closed = False
 
@@ -75,12 +83,25 @@ class Shards:
             self._directory.remove(path)
             create_shard(path, tenant_id, number)
 
+    def remove_gone(self, path: Path) -> None:
+        """Take the directory of a shard away whose tenant is gone, unless a new one stands there by now."""
+        with self._directory.locked():
+            if path.exists() and not is_finished(path):
+                self._directory.remove(path)
+
     def forget(self, shard: Shard) -> None:
         """Let a shard go whose tenant is gone, or whose generation is."""
         with self._lock:
             if self._open.get(shard.path) is shard:
                 del self._open[shard.path]
         shard.close()
+
+    def forget_at(self, path: Path) -> None:
+        """Let the shard of a directory go, if it is open."""
+        with self._lock:
+            shard = self._open.get(path)
+        if shard is not None:
+            self.forget(shard)
 
     def forget_unnamed(self) -> None:
         """Let the shards go whose generation no collection has any more."""
@@ -109,14 +130,50 @@ class Shards:
         for carer in carers:
             carer.join()
         with self._lock:
-            shards = dict(self._open)
+            for shard in self._open.values():
+                self._paths[shard.number] = shard.path, shard.entry
+                shard.close()
             self._open.clear()
-        for path, entry in self._to_erase.items():
-            if path not in shards and is_finished(path):
-                shards[path] = self._opened(path, entry)
-        for shard in shards.values():
-            self._erase(shard)
-            shard.close()
+        self._erase_marked()
+
+    def _erase_marked(self) -> None:
+        """Erase what was removed, one shard after the other; what cannot be erased now is at the next close."""
+        try:
+            marked = self._directory.unerased()
+            if set(marked) - self._paths.keys():
+                self._find_all()
+        except StackroomError as error:
+            _log.warning("it could not be seen what is to be erased (%s); it will be at the next close", error)
+            return
+        for number in marked:
+            try:
+                self._erase(number)
+            except (StackroomError, ShardIsGone) as error:
+                _log.warning("removed data could not be erased from a shard (%s); it will be at the next close", error)
+
+    def _erase(self, number: int) -> None:
+        if number in self._paths:
+            path, entry = self._paths[number]
+            if is_finished(path):
+                shard = self._opened(path, entry)
+                try:
+                    if shard.number == number and _writes.end_if_empty(shard):
+                        self.remove_gone(path)
+                    elif shard.number == number:
+                        _derived.erase(shard)
+                finally:
+                    shard.close()
+            else:
+                self.remove_gone(path)
+        self._directory.erased(number)
+
+    def _find_all(self) -> None:
+        """Look where every shard lies: some was marked by a process that has died."""
+        for entry in self._directory.register().collections.values():
+            for path in self.paths_of(entry):
+                number = number_of(path)
+                if number is not None:
+                    self._paths.setdefault(number, (path, entry))
 
     def _taken(self, path: Path, entry: Entry) -> Shard | None:
         with self._lock:
@@ -124,6 +181,8 @@ class Shards:
                 raise StoreError("this store is closed; open the directory again")
             shard = self._open.get(path)
             if shard is None:
+                if is_of_older_format(path):
+                    upgrade_shard(path)
                 if not is_finished(path):
                     return None
                 try:
@@ -136,7 +195,14 @@ class Shards:
             return shard
 
     def _opened(self, path: Path, entry: Entry) -> Shard:
-        return Shard(path, entry, partial(self._is_named, entry), self._lists, self._lock_timeout)
+        return Shard(
+            path,
+            entry,
+            partial(self._is_named, entry),
+            self._directory.mark_unerased,
+            self._lists,
+            self._lock_timeout,
+        )
 
     def _is_named(self, entry: Entry) -> bool:
         """Tell whether the register still names a generation: a swap or a drop may have come meanwhile."""
@@ -149,8 +215,7 @@ class Shards:
             if len(self._open) <= self._limit:
                 return
             if not shard.users:
-                if shard.has_unerased:
-                    self._to_erase[path] = shard.entry
+                self._paths[shard.number] = shard.path, shard.entry
                 del self._open[path]
                 shard.close()
 
@@ -164,14 +229,3 @@ class Shards:
         finally:
             with self._lock:
                 self._carers.pop(path, None)
-
-    def _erase(self, shard: Shard) -> None:
-        """Erase what was removed; what cannot be now (a full disk, another writer) is at the next close."""
-        try:
-            _derived.erase(shard)
-        except ShardIsGone:
-            pass
-        except StackroomError as error:
-            _log.warning(
-                "removed data could not be erased from a shard's files (%s); it will be at the next close", error
-            )

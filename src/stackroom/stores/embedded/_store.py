@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import os
 import threading
 from contextlib import ExitStack
@@ -9,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from stackroom import _keys as keys
-from stackroom._errors import StoreError
+from stackroom._errors import StoreError, StoreUnavailable
 from stackroom._filters import Eq, Exists, Filter, In, conjuncts
 from stackroom._model import Page
 from stackroom.stores import _door, _ranking
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_TRIES: Final = 4
+
 _LONG: Final = 86_400
 
 
@@ -68,7 +71,7 @@ class EmbeddedStore:
         *,
         exact: bool = False,
         lock_timeout: float = LOCK_SECONDS,
-        max_open_shards: int = 64,
+        max_open_shards: int = 32,
     ) -> None:
         if not isinstance(exact, bool):
             raise ValueError(f"exact must be True or False, not {type(exact).__name__}")
@@ -240,17 +243,26 @@ class EmbeddedStore:
         _door.check_where(where)
         _door.check_limit(limit)
         begin = _door.check_cursor(after)
+        while True:
+            generation = self._entry(name).generation
+            found = self._scanned(name, where, begin, limit, with_vectors=vectors)
+            if self._entry(name).generation == generation:
+                return _page(found, limit)
+
+    def _scanned(
+        self, name: str, where: Filter, begin: Cursor | None, limit: int, *, with_vectors: bool
+    ) -> list[Record]:
+        """Return one record more than a page has, if there are so many."""
         found: list[Record] = []
         for tenant_id in self._tenants(name, where):
             if begin is None or tenant_id >= begin.tenant_id:
                 within = begin if begin is not None and tenant_id == begin.tenant_id else None
-                look = partial(
-                    _reads.scan, where=where, after=within, limit=limit + 1 - len(found), with_vectors=vectors
-                )
+                missing = limit + 1 - len(found)
+                look = partial(_reads.scan, where=where, after=within, limit=missing, with_vectors=with_vectors)
                 found += self._in_shard(name, tenant_id, look) or []
             if len(found) > limit:
                 break
-        return _page(found, limit)
+        return found
 
     def count(self, name: str, *, where: Filter) -> int:
         """Count the records that `where` matches."""
@@ -295,8 +307,10 @@ class EmbeddedStore:
 
     def close(self) -> None:
         """Erase what was removed from the files, and close them. Twice is fine."""
+        if self._process != os.getpid():  # a fork's: what is open is the parent's
+            return
         with self._close_lock:
-            if self._is_closed or self._process != os.getpid():
+            if self._is_closed:
                 return
             self._is_closed = True
             self._shards.close()
@@ -314,8 +328,9 @@ class EmbeddedStore:
         return self._directory.register().entry(check_name(name))
 
     def _make_shard(self, name: str, tenant_id: str) -> None:
-        with self._directory.locked() as ledger:
-            self._shards.make(self._entry(name), tenant_id, self._directory.next_shard_number(ledger))
+        number = self._directory.next_shard_number()
+        with self._directory.locked():
+            self._shards.make(self._entry(name), tenant_id, number)
 
     def _let_go_of_unnamed(self) -> None:
         """Let the shards go that no collection has any more, and erase them. The caller holds the directory's lock."""
@@ -324,11 +339,10 @@ class EmbeddedStore:
 
     def _tenants(self, name: str, where: Filter) -> list[str]:
         """Return the tenants, in order, whose shards a filter may concern."""
+        entry = self._entry(name)
         named = _named_tenants(where)
         if named is not None:
-            self._entry(name)
             return sorted(named)
-        entry = self._entry(name)
         tenants = []
         for path in self._shards.paths_of(entry):
             with self._shards.used(path, entry) as shard:
@@ -339,33 +353,62 @@ class EmbeddedStore:
     def _in_shard(
         self, name: str, tenant_id: str, work: Callable[[Shard], T], fingerprint: str | None = None
     ) -> T | None:
-        """Do something in a tenant's shard, None when there is none. A shard that goes meanwhile is looked for anew."""
-        while True:
+        """Do something in a tenant's shard, None when there is none. A shard that goes meanwhile is looked for anew.
+
+        Side files that are torn may belong to a state that has passed: the work is tried once more before they are
+        written anew.
+        """
+        for torn in range(_TRIES):
             entry = self._entry(name)
             _door.check_fingerprint(entry.spec, fingerprint)
-            with self._shards.used(self._shards.path_of(entry, tenant_id), entry) as shard:
-                if shard is None:
-                    return None
-                try:
-                    return work(shard)
-                except SideFileIsTorn:
-                    _derived.mend(shard)
-                except ShardIsGone:
-                    self._shards.forget(shard)
+            done = self._tried(self._shards.path_of(entry, tenant_id), entry, work, mends=torn > 0)
+            while done is _Again.GONE:
+                entry = self._entry(name)
+                _door.check_fingerprint(entry.spec, fingerprint)
+                done = self._tried(self._shards.path_of(entry, tenant_id), entry, work, mends=torn > 0)
+            if done is not _Again.TORN:
+                return done
+        raise StoreUnavailable("a shard's codes.* files cannot be made anew: see `stackroom doctor`")
+
+    def _tried(self, path: Path, entry: Entry, work: Callable[[Shard], T], *, mends: bool) -> T | _Again | None:
+        with self._shards.used(path, entry) as shard:
+            if shard is None:
+                return None
+            try:
+                if mends:
+                    _derived.renumber(shard)
+                return work(shard)
+            except SideFileIsTorn:
+                return _Again.TORN
+            except ShardIsGone:
+                self._shards.forget(shard)
+                return _Again.GONE
 
     def _in_shards(
         self, name: str, where: Filter, work: Callable[[Shard], T], fingerprint: str | None = None
     ) -> list[T]:
-        """Do something in every shard that a filter may concern, in the order of tenants."""
-        done = [self._in_shard(name, tenant_id, work, fingerprint) for tenant_id in self._tenants(name, where)]
-        return [result for result in done if result is not None]
+        """Do something in every shard that a filter may concern, in the order of tenants, all of one generation."""
+        while True:
+            generation = self._entry(name).generation
+            done = [self._in_shard(name, tenant_id, work, fingerprint) for tenant_id in self._tenants(name, where)]
+            if self._entry(name).generation == generation:
+                return [result for result in done if result is not None]
 
     def _remove_tenant(self, name: str, tenant_id: str) -> int:
-        """Take a tenant's shard away: at once for every reader, then its files."""
-        with self._directory.locked():
-            went = self._in_shard(name, tenant_id, _writes.end)
-            self._directory.remove(self._shards.path_of(self._entry(name), tenant_id))
+        """Take a tenant's shard away: at once for every reader, then its files. No other tenant waits for that."""
+        went = self._in_shard(name, tenant_id, _writes.end)
+        path = self._shards.path_of(self._entry(name), tenant_id)
+        if went is not None:
+            self._shards.forget_at(path)
+        self._shards.remove_gone(path)
         return went or 0
+
+
+class _Again(enum.Enum):
+    """Why something is to be done again."""
+
+    TORN = enum.auto()
+    GONE = enum.auto()
 
 
 def _named_tenants(where: Filter) -> set[str] | None:

@@ -95,6 +95,7 @@ def replace(shard: Shard, batch: _door.Batch, expect: AbstractSet[int] | None) -
     def look(reader: sqlite3.Connection, followers: Followers) -> _Meant:
         return _meant(followers, reader, batch.where, batch.sources)
 
+    shard.expect_removals()
     with shard.writing(look) as (writer, meant):
         if meant.split:
             raise Conflict(_door.SPLIT)
@@ -111,6 +112,7 @@ def replace(shard: Shard, batch: _door.Batch, expect: AbstractSet[int] | None) -
 
 def delete(shard: Shard, where: Filter) -> int:
     """Take away what `where` matches; answer how many records went."""
+    shard.expect_removals()
     with shard.writing(lambda reader, followers: _meant(followers, reader, where)) as (writer, meant):
         writing = _Writing(writer, shard)
         writing.take(meant.touched.values())
@@ -120,13 +122,22 @@ def delete(shard: Shard, where: Filter) -> int:
 
 def end(shard: Shard) -> int:
     """Mark a tenant's shard as gone, for every reader and writer at once; answer how many records it had."""
-
-    def look(_reader: sqlite3.Connection, followers: Followers) -> int:
-        return followers.catalogue.live_rows
-
-    with shard.writing(look) as (writer, went):
+    shard.expect_removals()
+    with shard.writing(_live_rows) as (writer, went):
         writer.execute("UPDATE state SET is_gone = 1")
     return went
+
+
+def end_if_empty(shard: Shard) -> bool:
+    """Mark a shard that holds nothing as gone, so that not even its tenant's name is left; tell whether it was."""
+    with shard.writing(_live_rows) as (writer, held):
+        if not held:
+            writer.execute("UPDATE state SET is_gone = 1")
+    return not held
+
+
+def _live_rows(_reader: sqlite3.Connection, followers: Followers) -> int:
+    return followers.catalogue.live_rows
 
 
 def update(shard: Shard, patch: Mapping[str, MetadataValue | None], where: Filter) -> int:
@@ -229,7 +240,6 @@ class _Writing:
             file.write(self._begin, np.concatenate(self._vectors))
             file.sync()
             _derived.derive(self._writer, self._shard)
-        self._shard.has_unerased |= self._has_removed
         self._shard.needs_care = _derived.needs_care(self._writer)
 
     def _execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
