@@ -21,6 +21,7 @@ Messages name kinds, numbers and positions. They never hold a text, a vector, or
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -56,6 +57,10 @@ class UnsupportedFilter(FilterError):
         )
         self.operator = operator
         self.key = key
+
+    def __reduce__(self) -> tuple[type[UnsupportedFilter], tuple[str, str | None]]:
+        """Be the same error in another process."""
+        return type(self), (self.operator, self.key)
 
 
 class EmbedderError(StackroomError):
@@ -95,6 +100,11 @@ class EmbedderMismatch(EmbedderError):
         self.given = given
         self.problem = problem
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Be the same error in another process."""
+        named = {"stored": self.stored, "given": self.given, "problem": self.problem}
+        return functools.partial(type(self), str(self), **named), ()  # type: ignore[arg-type] # as they are named
+
 
 class StoreError(StackroomError):
     """A store refuses or fails."""
@@ -106,6 +116,11 @@ class UnknownCollection(StoreError, LookupError):
     def __init__(self, name: str) -> None:
         """Name the collection that was asked for."""
         super().__init__(f"there is no collection {name!r} in this store; make it with create_collection first")
+        self.name = name
+
+    def __reduce__(self) -> tuple[type[UnknownCollection], tuple[str]]:
+        """Be the same error in another process."""
+        return type(self), (self.name,)
 
 
 class CapabilityError(StoreError):
@@ -127,6 +142,10 @@ class RankerError(StackroomError):
         """Keep the kind of failure and nothing else of it."""
         super().__init__(f"the vector ranker failed with {kind}; see ranker_health() and the ranker's own logs")
         self.kind = kind
+
+    def __reduce__(self) -> tuple[type[RankerError], tuple[str]]:
+        """Be the same error in another process."""
+        return type(self), (self.kind,)
 
 
 class IndexingCancelled(StackroomError):

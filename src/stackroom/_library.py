@@ -38,9 +38,17 @@ from stackroom._records import records_of
 from stackroom._scoping import branches_of, check_scope, condition, microseconds
 from stackroom._search import Notes, Search, Wish, check_capabilities, check_number, finished
 from stackroom.embedders import Embedder, Fingerprint, LocalEmbedder
-from stackroom.embedders._door import check_embedder, embed_in_batches, embed_passages, embed_query
+from stackroom.embedders._door import (
+    EmbedderLimits,
+    check_embedder,
+    embed_in_batches,
+    embed_passages,
+    embed_query,
+    gate_of,
+)
 from stackroom.stores import CollectionSpec, LexicalQuery, VectorStore
 from stackroom.stores._legs import LegsQuery
+from stackroom.stores._protocol import check_name
 from stackroom.text import is_blank, query_terms
 
 if TYPE_CHECKING:
@@ -88,10 +96,9 @@ class Library:
         fusion: Fusion = RRF(k=60),  # noqa: B008 - a frozen value
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-            raise ValueError("batch_size must be an int of at least 1")
-        self._limits = check_embedder(embedder)
-        self._fusion = check_fusion(fusion)
+        self._limits = _checked(embedder, batch_size, fusion, clock)
+        self._gate = gate_of(embedder, self._limits)
+        self._fusion = fusion
         self._store = store
         self._collection = collection
         self._embedder = embedder
@@ -123,16 +130,12 @@ class Library:
         """
         from stackroom.stores.embedded import EmbeddedStore
 
+        fitting = LocalEmbedder() if embedder is None else embedder
+        _checked(fitting, batch_size, fusion, clock)
+        check_name(collection)
         store = EmbeddedStore(path, **options)
         try:
-            library = cls(
-                store,
-                collection,
-                LocalEmbedder() if embedder is None else embedder,
-                batch_size=batch_size,
-                fusion=fusion,
-                clock=clock,
-            )
+            library = cls(store, collection, fitting, batch_size=batch_size, fusion=fusion, clock=clock)
             library._owns_store = True
             if verify_embedder:
                 library.verify_embedder()
@@ -248,7 +251,7 @@ class Library:
         wish = Wish(text, mode, top_k, match, prefix, min_score, self._fusion if fusion is None else fusion)
         check_scope(scope)
         own = Narrowing(kinds, folder_id, folder_ids, tags, source_ids, tiers, where)
-        within = condition(scope, branches_of(own, any_of), self._clock())
+        within = condition(scope, branches_of(own, any_of), self._time())
         if is_blank(text):
             return finished((), mode, [Notes.of("empty_query")])
         if within is None:
@@ -278,7 +281,7 @@ class Library:
         """
         check_number(limit, "limit")
         narrowing = Narrowing(kinds, folder_id, folder_ids, tags, source_ids, tiers, where)
-        within = condition(check_scope(scope), [narrowing], self._clock())
+        within = condition(check_scope(scope), [narrowing], self._time())
         listing = listing_of(self._collection, scope, narrowing)
         place = place_of(after, listing)
         if within is None:
@@ -310,7 +313,7 @@ class Library:
     ) -> int:
         """Return how many passages in scope the narrowing keeps."""
         narrowing = Narrowing(kinds, folder_id, folder_ids, tags, source_ids, tiers, where)
-        within = condition(check_scope(scope), [narrowing], self._clock())
+        within = condition(check_scope(scope), [narrowing], self._time())
         return 0 if within is None else self._store.count(self._collection, where=within)
 
     def verify_embedder(self, *, sample: int = 3) -> float:
@@ -320,12 +323,15 @@ class Library:
         """
         if isinstance(sample, bool) or not isinstance(sample, int) or sample < 1:
             raise ValueError("sample must be an int of at least 1")
-        page = self._store.scan(self._collection, where=Exists(keys.TENANT), limit=sample, vectors=True)
+        self._check_fingerprint()
+        most = min(sample, self._limits.max_batch or sample)
+        page = self._store.scan(self._collection, where=Exists(keys.TENANT), limit=most, vectors=True)
         taken = [record for record in page if record.tenant_id == page[0].tenant_id]
         if not taken:
             return 1.0
         texts = [record.text for record in taken]
-        new = embed_passages(self._embedder, texts, self._limits.fingerprint.dimension)
+        with self._gate:
+            new = embed_passages(self._embedder, texts, self._limits.fingerprint.dimension)
         lowest = min(_cosine(vector, record.vector) for vector, record in zip(new, taken, strict=True))
         if lowest < SAME_MODEL:
             raise EmbedderMismatch(
@@ -350,9 +356,9 @@ class Library:
     def _check_fingerprint(self) -> None:
         spec = self._store.collection(self._collection)
         given = self._limits.fingerprint
-        if spec is None or spec.fingerprint == str(given):
+        if spec is None or (spec.fingerprint, spec.dimension) == (str(given), given.dimension):
             return
-        stored = Fingerprint.parse(spec.fingerprint)
+        stored = _fingerprint_of(spec)
         raise EmbedderMismatch(
             f"collection {self._collection!r} belongs to embedder {stored}, not to {given}: open it with that one, "
             "or move it to the new one with stackroom.indexing.reembed",
@@ -393,7 +399,7 @@ class Library:
             if record.text in texts and record.vector is not None:
                 kept[record.text] = record.vector
         fresh = [passage.text for passage in source.passages if passage.text not in kept]
-        embedded = iter(embed_in_batches(self._embedder, self._limits, fresh, self._batch_size))
+        embedded = iter(embed_in_batches(self._embedder, self._limits, fresh, self._batch_size, gate=self._gate))
         vectors = [kept[passage.text] if passage.text in kept else next(embedded) for passage in source.passages]
         now = self._now()
         records = records_of(source, vectors, created_at=now if created_at is None else created_at, updated_at=now)
@@ -414,7 +420,8 @@ class Library:
             return finished((), wish.mode, [Notes.of("no_words")])
         vector = None
         if wish.mode != "lexical":
-            vector = embed_query(self._embedder, wish.text, self._limits.fingerprint.dimension)
+            with self._gate:
+                vector = embed_query(self._embedder, wish.text, self._limits.fingerprint.dimension)
         asked = LegsQuery(
             vector=vector,
             words=LexicalQuery(wish.text, wish.match, wish.prefix) if has_words and uses_lexical else None,
@@ -448,11 +455,37 @@ class Library:
 
     def _visible(self, source_id: str, scope: Scope) -> Filter:
         named = Eq(keys.SOURCE, name_of(source_id, SourceError, "source_id"))
-        within = condition(check_scope(scope), [Narrowing()], self._clock())
+        within = condition(check_scope(scope), [Narrowing()], self._time())
         return named if within is None else And(within, named)
 
+    def _time(self) -> datetime:
+        now = self._clock()
+        if not isinstance(now, datetime) or now.utcoffset() is None:
+            raise ValueError("clock must answer an aware datetime, such as datetime.now(UTC)")
+        return now
+
     def _now(self) -> int:
-        return microseconds(self._clock())
+        return microseconds(self._time())
+
+
+def _checked(embedder: Embedder, batch_size: object, fusion: object, clock: object) -> EmbedderLimits:
+    """Check what a Library is made of before anything is opened or made; return what the embedder declares."""
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise ValueError("batch_size must be an int of at least 1")
+    check_fusion(fusion)
+    if not callable(clock):
+        raise ValueError("clock must be a function that answers an aware datetime")
+    return check_embedder(embedder)
+
+
+def _fingerprint_of(spec: CollectionSpec) -> Fingerprint:
+    """Return whose vectors a collection holds; it may have been made by others, who write fingerprints otherwise."""
+    try:
+        parsed = Fingerprint.parse(spec.fingerprint)
+    except ValueError:
+        readable = "".join(char for char in spec.fingerprint if char.isprintable())[:200].strip()
+        return Fingerprint(readable or "unreadable", spec.dimension)
+    return Fingerprint(parsed.id, spec.dimension)
 
 
 def _cosine(left: NDArray[np.float32], right: NDArray[np.float32] | None) -> float:

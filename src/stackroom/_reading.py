@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from stackroom import _keys as keys
 from stackroom._filters import And, Eq, Filter, as_dict
 from stackroom._fusion import Candidate
 from stackroom._records import hit_of, info_of
+from stackroom._scoping import NARROWING_NAMES, is_given
 from stackroom.stores import Cursor, Record, VectorStore
 
 if TYPE_CHECKING:
@@ -96,10 +97,12 @@ def place_of(cursor: object, listing: str) -> str | None:
 
 
 def listing_of(collection: str, scope: Scope, narrowing: Narrowing) -> str:
-    """Return what a cursor belongs to: the collection, the scope (its groups in any order), the narrowing."""
-    narrowed = [getattr(narrowing, field.name) for field in fields(narrowing)]
-    where = None if narrowing.where is None else as_dict(narrowing.where)
-    return json.dumps([collection, scope.tenant_id, sorted(scope.acl_groups), narrowed[:-1], where])
+    """Return what a cursor belongs to: collection, scope, and what the narrowing means, however it is written."""
+    given = {name: getattr(narrowing, name) for name in NARROWING_NAMES if is_given(name, getattr(narrowing, name))}
+    where = given.pop("where", None)
+    lists = {name: sorted(value) if isinstance(value, tuple) else value for name, value in given.items()}
+    filtered = None if where is None else as_dict(where)
+    return json.dumps([collection, scope.tenant_id, sorted(scope.acl_groups), lists, filtered], sort_keys=True)
 
 
 def _seal(source_id: str, listing: str) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _EMPTY_IS_NOT_GIVEN: Final = frozenset({"kinds", "tags", "tiers"})
-_NARROWING_NAMES: Final = tuple(field.name for field in fields(Narrowing))
+NARROWING_NAMES: Final = tuple(field.name for field in fields(Narrowing))
 
 
 def microseconds(moment: datetime) -> int:
@@ -46,19 +46,20 @@ def _branch(item: object, place: int) -> Narrowing:
         return item
     if not isinstance(item, Mapping):
         raise FilterError(f"any_of[{place}] must be a Narrowing or a mapping, not {type(item).__name__}")
-    if not all(key in _NARROWING_NAMES for key in item):
-        raise FilterError(f"any_of[{place}] has a key that narrows nothing; it may have {', '.join(_NARROWING_NAMES)}")
+    if not all(key in NARROWING_NAMES for key in item):
+        raise FilterError(f"any_of[{place}] has a key that narrows nothing; it may have {', '.join(NARROWING_NAMES)}")
     return Narrowing(**item)
 
 
 def _over(own: Narrowing, branch: Narrowing) -> Narrowing:
     """Lay a branch over the search's own narrowing: what it gives replaces what has the same name."""
-    given: dict[str, Any] = {name: getattr(own, name) for name in _NARROWING_NAMES}
-    given.update({name: value for name in _NARROWING_NAMES if _is_given(name, value := getattr(branch, name))})
+    given: dict[str, Any] = {name: getattr(own, name) for name in NARROWING_NAMES}
+    given.update({name: value for name in NARROWING_NAMES if is_given(name, value := getattr(branch, name))})
     return Narrowing(**given)
 
 
-def _is_given(name: str, value: object) -> bool:
+def is_given(name: str, value: object) -> bool:
+    """Tell whether a field of a narrowing says something: empty kinds, tags, tiers and where do not."""
     if value is None or (name == "where" and value == And()):
         return False
     return bool(value) or name not in _EMPTY_IS_NOT_GIVEN

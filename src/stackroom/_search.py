@@ -83,7 +83,7 @@ class Wish:
     def __post_init__(self) -> None:
         check_text(self.text)
         check_number(self.top_k, "top_k")
-        if self.mode not in get_args(Mode):
+        if not isinstance(self.mode, str) or self.mode not in get_args(Mode):
             raise ValueError('mode must be "hybrid", "lexical" or "dense"')
         LexicalQuery(self.text, self.match, self.prefix)
         check_fusion(self.fusion)

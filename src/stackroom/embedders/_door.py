@@ -6,6 +6,8 @@ Messages name kinds, positions (from 0) and sizes. They never hold a text, nor a
 from __future__ import annotations
 
 import inspect
+import threading
+import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -57,12 +59,44 @@ def check_embedder(embedder: Embedder) -> EmbedderLimits:
     )
 
 
+class Gate:
+    """Lets as many calls into an embedder at a time as it bears; None is no limit."""
+
+    def __init__(self, width: int | None) -> None:
+        self._places = None if width is None else threading.BoundedSemaphore(width)
+
+    def __enter__(self) -> None:
+        if self._places is not None:
+            self._places.acquire()
+
+    def __exit__(self, *_exception: object) -> None:
+        if self._places is not None:
+            self._places.release()
+
+
+_gates: weakref.WeakValueDictionary[int, Gate] = weakref.WeakValueDictionary()
+_gates_lock = threading.Lock()
+
+
+def gate_of(embedder: Embedder, limits: EmbedderLimits) -> Gate:
+    """Return the gate that all Libraries of this process share before one embedder; keep it as long as the embedder."""
+    with _gates_lock:
+        return _gates.setdefault(id(embedder), Gate(limits.max_concurrency))
+
+
 def embed_in_batches(
-    embedder: Embedder, limits: EmbedderLimits, texts: Sequence[str], batch_size: int, *, cancel: object = None
+    embedder: Embedder,
+    limits: EmbedderLimits,
+    texts: Sequence[str],
+    batch_size: int,
+    *,
+    gate: Gate,
+    cancel: object = None,
 ) -> NDArray[np.float32]:
     """Return the vectors of `texts`, shape (n, dimension), asked for in order, one call after the other.
 
-    A call has at most `batch_size` texts, lowered to the embedder's ``max_batch``; without texts there is no call.
+    A call has at most `batch_size` texts, lowered to the embedder's ``max_batch``, and passes the `gate` by itself;
+    without texts there is no call.
     The first answer that the door refuses ends it with EmbedderError; positions count from the first of `texts`.
     """
     size = batch_size if limits.max_batch is None else min(batch_size, limits.max_batch)
@@ -70,7 +104,8 @@ def embed_in_batches(
     vectors = np.empty((len(texts), dimension), dtype=np.float32)
     for first in range(0, len(texts), size):
         batch = texts[first : first + size]
-        vectors[first : first + size] = embed_passages(embedder, batch, dimension, cancel=cancel, first=first)
+        with gate:
+            vectors[first : first + size] = embed_passages(embedder, batch, dimension, cancel=cancel, first=first)
     return vectors
 
 
@@ -146,7 +181,7 @@ def _real_numbers(answer: object) -> NDArray[Any]:
     """Return an answer as an array of a float or int dtype, not yet copied."""
     if inspect.iscoroutine(answer):
         answer.close()  # or Python would warn that it was never awaited
-        raise EmbedderError("the embedder answered a coroutine, no vectors; use AsyncLibrary for an async embedder")
+        raise EmbedderError("the embedder answered a coroutine, no vectors; a Library cannot await it")
     try:
         numbers = np.asarray(answer)
     except EmbedderError:
@@ -206,7 +241,7 @@ def _check_method(name: str, method: object) -> None:
     for called in (method, getattr(method, "__call__", None)):  # noqa: B004 - an object may have an async __call__
         if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
             raise EmbedderError(
-                f"{name} of this embedder is a coroutine function; a Library cannot await: use AsyncLibrary"
+                f"{name} of this embedder is a coroutine function, which a Library cannot await; give it a plain one"
             )
 
 

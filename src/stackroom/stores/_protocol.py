@@ -197,7 +197,7 @@ class LexicalQuery:
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
             raise ValueError(f"a query's text must be a string, not {type(self.text).__name__}")
-        if self.match not in ("any", "all"):
+        if not isinstance(self.match, str) or self.match not in ("any", "all"):
             raise ValueError('match must be "any" or "all"')
         if not isinstance(self.prefix, bool):
             raise ValueError(f"prefix must be True or False, not {type(self.prefix).__name__}")

@@ -114,8 +114,8 @@ class MemoryStore:
         given, tenant_id = _door.batch_of(records, where)
         with self._open():
             held = self._held(name)
-            batch = _door.check_batch(given, tenant_id, where, held.spec.dimension)
             _door.check_fingerprint(held.spec, fingerprint)
+            batch = _door.check_batch(given, tenant_id, where, held.spec.dimension)
             going = held.matching(where)
             staying = {identity[:2] for identity in held.records.keys() - set(going)}
             if any((tenant_id, source_id) in staying for source_id in batch.sources):
@@ -155,10 +155,10 @@ class MemoryStore:
         """Rank every matching record by its cosine to `vector`."""
         with self._open():
             held = self._held(name)
+            _door.check_fingerprint(held.spec, fingerprint)
             query = _ranking.unit(_door.query_vector(vector, held.spec.dimension))
             _door.check_where(where)
             _door.check_limit(limit)
-            _door.check_fingerprint(held.spec, fingerprint)
             found = [held.records[identity] for identity in held.matching(where)]
             if not found:
                 return []

@@ -30,6 +30,7 @@ _NEAREST: Final = 10
 _LONG: Final = 50
 _FRACTIONS: Final = (1.0, 0.25, 0.0625)
 _SAFETY: Final = 1.5
+_FEWEST: Final = 1000
 _SLICE: Final = 16_384
 
 
@@ -78,12 +79,15 @@ class Quantiser:
         return np.packbits(bits, axis=1, bitorder="little").view("<u8")
 
     def needed(self, allowed: int, limit: int) -> int | None:
-        """Return how many candidates the best `limit` of `allowed` rows need, or None: look at all."""
-        for rows, candidates in self.candidates:
-            if rows >= allowed or rows == self.candidates[-1][0]:
-                wanted = int(candidates * max(1.0, allowed / rows) * max(1.0, limit / _LONG))
-                return wanted if wanted <= allowed // 3 else None
-        return None
+        """Return how many candidates the best `limit` of `allowed` rows need at first, or None: look at all.
+
+        The most that any part needed when it was measured, and more in proportion where more rows are allowed.
+        """
+        if not self.candidates:
+            return None
+        growth = max(1.0, allowed / self.candidates[-1][0])
+        wanted = int(max(needed for _, needed in self.candidates) * growth * max(1.0, limit / _LONG))
+        return wanted if wanted <= allowed // 3 else None
 
     @property
     def stored(self) -> tuple[int, int, int, bytes, int, int, str]:
@@ -200,4 +204,4 @@ def _ranks(distance: NDArray[np.uint32], nearest: NDArray[np.int64]) -> NDArray[
 
 def _enough(ranks: NDArray[np.int64]) -> int:
     near = np.quantile(ranks[:, :_NEAREST], 0.999)
-    return int(max(_SAFETY * near, np.quantile(ranks, 0.99), 4 * _LONG))
+    return int(max(_SAFETY * near, np.quantile(ranks, 0.99), _FEWEST))

@@ -164,7 +164,7 @@ class Directory:
             seen = (status.st_mtime_ns, status.st_ino, status.st_size)
             with self._register_lock:
                 if seen != self._seen:
-                    self._register = _parsed((self.path / _TOML).read_text(encoding="utf-8"))
+                    self._register = _parsed((self.path / _TOML).read_bytes())
                     self._seen = seen
                 return self._register
 
@@ -312,11 +312,11 @@ def sync_directory(path: Path) -> None:
         os.close(handle)
 
 
-def _parsed(text: str) -> Register:
+def _parsed(stored: bytes) -> Register:
     try:
-        written = tomllib.loads(text)
+        written = tomllib.loads(stored.decode())
         number = written["format"]
-    except (tomllib.TOMLDecodeError, KeyError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError) as error:
         raise StoreError(f"{_TOML} cannot be read: it is torn or not ours; restore it from a backup") from error
     if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= FORMAT:
         raise StoreError(

@@ -92,6 +92,7 @@ class Shard:
         self.vocabulary: dict[str, int] = {}
         self.users = 0
         self.needs_care = False
+        self.has_unerased = False
         self._vocabulary_of = -1
         self._lists = lists
         self._lock_timeout = lock_timeout
@@ -104,11 +105,13 @@ class Shard:
         self._followers: Followers | None = None
         self._holder = Holder(path / HOLDER)
         self._is_closed = False
-        with database_errors():
-            reader = self._borrow()
+        try:
             self._inode = (path / FILE).stat().st_ino
+        except FileNotFoundError:
+            raise ShardIsGone from None
+        with database_errors(), self._telling_that_it_went():
+            reader = self._borrow()
             self.tenant_id, self.number = reader.execute("SELECT tenant, number FROM state").fetchone()
-            self.has_unerased = False
             self._give_back(reader)
 
     @contextmanager
@@ -305,31 +308,37 @@ def create_shard(path: Path, tenant_id: str, number: int) -> None:
     sync_directory(path.parent)
 
 
-def is_finished(path: Path) -> bool:
-    """Tell whether a directory holds a shard that is there: made to its end, and its tenant not removed.
+def format_of(path: Path) -> int | None:
+    """Return the format of the shard in a directory; None when there is none that is finished, or its tenant is gone.
 
-    One of an older format, from a backup perhaps, is brought to this one; StoreError for one of a newer.
+    StoreError when it is newer than this Stackroom reads. A file that is just being made or removed is looked at again.
     """
     for _ in range(_LOOKS):
         with suppress(sqlite3.OperationalError, FileNotFoundError):
-            return _is_finished(path)
+            return _format_of(path)
         if not (path / FILE).exists():
-            return False
+            return None
     with database_errors():
-        return _is_finished(path)
+        return _format_of(path)
 
 
-def _is_finished(path: Path) -> bool:
+def _format_of(path: Path) -> int | None:
     if not (path / FILE).exists():
-        return False
+        return None
     connection = connect(path / FILE)
     try:
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if version > SHARD_FORMAT:
             raise StoreError(f"a shard has format {version}, newer than the {SHARD_FORMAT} that this Stackroom reads")
-        return version == SHARD_FORMAT and not state_of(connection).is_gone
+        is_there = version and not connection.execute("SELECT is_gone FROM state").fetchone()[0]
+        return version if is_there else None
     finally:
         connection.close()
+
+
+def is_finished(path: Path) -> bool:
+    """Tell whether a directory holds a shard of this format: made to its end, and its tenant not removed."""
+    return format_of(path) == SHARD_FORMAT
 
 
 def number_of(path: Path) -> int | None:
@@ -341,18 +350,6 @@ def number_of(path: Path) -> int | None:
         finally:
             connection.close()
     return None
-
-
-def is_of_older_format(path: Path) -> bool:
-    """Tell whether a directory holds a finished shard of an older format."""
-    if not (path / FILE).exists():
-        return False
-    with database_errors():
-        connection = connect(path / FILE)
-        try:
-            return 0 < int(connection.execute("PRAGMA user_version").fetchone()[0]) < SHARD_FORMAT
-        finally:
-            connection.close()
 
 
 def connect(file: Path, mode: Literal["rw", "rwc"] = "rw", timeout: float = 30.0) -> sqlite3.Connection:

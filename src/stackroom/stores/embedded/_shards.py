@@ -13,14 +13,8 @@ from stackroom._errors import StackroomError, StoreError
 from stackroom.stores.embedded import _derived, _writes
 from stackroom.stores.embedded._names import directory_name
 from stackroom.stores.embedded._postings import ListCache
-from stackroom.stores.embedded._shard import (
-    Shard,
-    ShardIsGone,
-    create_shard,
-    is_finished,
-    is_of_older_format,
-    number_of,
-)
+from stackroom.stores.embedded._schema import SHARD_FORMAT
+from stackroom.stores.embedded._shard import Shard, ShardIsGone, create_shard, format_of, is_finished, number_of
 from stackroom.stores.embedded._upgrade import upgrade_shard
 
 if TYPE_CHECKING:
@@ -181,10 +175,11 @@ class Shards:
                 raise StoreError("this store is closed; open the directory again")
             shard = self._open.get(path)
             if shard is None:
-                if is_of_older_format(path):
-                    upgrade_shard(path)
-                if not is_finished(path):
+                version = format_of(path)
+                if version is None:
                     return None
+                if version < SHARD_FORMAT:
+                    upgrade_shard(path)
                 try:
                     shard = self._open[path] = self._opened(path, entry)
                 except ShardIsGone:

@@ -163,8 +163,8 @@ class EmbeddedStore:
         given, tenant_id = _door.batch_of(records, where)
         self._check_open()
         entry = self._entry(name)
-        batch = _door.check_batch(given, tenant_id, where, entry.spec.dimension)
         _door.check_fingerprint(entry.spec, fingerprint)
+        batch = _door.check_batch(given, tenant_id, where, entry.spec.dimension)
         work = partial(_writes.replace, batch=batch, expect=expect)
         went = self._in_shard(name, tenant_id, work, fingerprint)
         while went is None:
@@ -198,10 +198,10 @@ class EmbeddedStore:
         """Return the nearest records that `where` matches, by their exact cosine."""
         self._check_open()
         spec = self._entry(name).spec
+        _door.check_fingerprint(spec, fingerprint)
         query = _ranking.unit(_door.query_vector(vector, spec.dimension))
         _door.check_where(where)
         _door.check_limit(limit)
-        _door.check_fingerprint(spec, fingerprint)
         wanted = _reads.Wanted(query, None, where, limit, self._exact)
         return _merged(self._in_shards(name, where, partial(_reads.dense, wanted=wanted), fingerprint), limit)
 
@@ -226,6 +226,7 @@ class EmbeddedStore:
         spec = self._entry(name).spec
         query = None
         if asked.vector is not None:
+            _door.check_fingerprint(spec, fingerprint)
             query = _ranking.unit(_door.query_vector(asked.vector, spec.dimension))
         wanted = _reads.Wanted(query, asked.words, asked.where, asked.limit, self._exact, asked.across)
         work = partial(_reads.legs, wanted=wanted, choose=choose)

@@ -259,12 +259,10 @@ def _last(scores: NDArray[np.float32], limit: int) -> float:
 
 
 def _brings_some_of_the_best(scores: list[NDArray[np.float32]], fresh: NDArray[np.float32], limit: int) -> bool:
-    """Tell whether some of the newest candidates are among the best ten, or more than a few among the best `limit`."""
+    """Tell whether some of the newest candidates are among the best `limit`, or among the best ten."""
     every = np.concatenate([*scores, fresh])
-    for best, borne in ((min(limit, _NEAREST), 0), (limit, limit // 50)):
-        if len(every) <= best or int(np.count_nonzero(fresh >= _last(every, best))) > borne:
-            return True
-    return False
+    best = max(limit, _NEAREST)
+    return len(every) <= best or bool((fresh >= _last(every, best)).any())
 
 
 def vectors_of(stored: bytes, dimension: int) -> NDArray[np.float32]:
