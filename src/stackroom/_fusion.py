@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 if TYPE_CHECKING:
-    from stackroom.stores import Record
+    from collections.abc import Hashable
 
 
 @dataclass(slots=True)
 class Candidate:
-    """A passage that at least one leg found, with what each leg says of it (ranks from 1)."""
+    """A passage that at least one leg found, by its key, with what each leg says of it (ranks from 1)."""
 
-    record: Record
+    key: Hashable
     dense_score: float | None = None
     dense_rank: int | None = None
     lexical_score: float | None = None

@@ -7,19 +7,19 @@ import threading
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from stackroom import _keys as keys
 from stackroom._filters import And, Filter, In, Or
-from stackroom.stores._legs import Legs
+from stackroom.stores._legs import Rankings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from stackroom._check import Check
     from stackroom.stores import Match, Record, VectorStore
-    from stackroom.stores._legs import LegsQuery
+    from stackroom.stores._legs import Choose, LegsQuery
 
 T = TypeVar("T")
 
@@ -64,6 +64,37 @@ class SideBySide:
 
 
 @dataclass(frozen=True, slots=True)
+class Legs:
+    """What the legs found, best first, and what each scored afterwards of that which only the other had found."""
+
+    dense: list[Match] = field(default_factory=list)
+    lexical: list[Match] = field(default_factory=list)
+    dense_across: list[Match] = field(default_factory=list)
+    lexical_across: list[Match] = field(default_factory=list)
+
+    @property
+    def lists(self) -> tuple[list[Match], list[Match], list[Match], list[Match]]:
+        """All four lists, those of the dense leg first."""
+        return self.dense, self.dense_across, self.lexical, self.lexical_across
+
+    @property
+    def records(self) -> dict[str, Record]:
+        """The records by id, as the first list that holds one saw it."""
+        found: dict[str, Record] = {}
+        for matches in (self.dense, self.lexical):
+            for match in matches:
+                found.setdefault(match.id, match.record)
+        return found
+
+    @property
+    def rankings(self) -> Rankings:
+        """The same as keys and scores; a record's key is its id."""
+        ranked = ([(match.id, match.score) for match in matches] for matches in self.lists)
+        dense, dense_across, lexical, lexical_across = ranked
+        return Rankings(str, dense, lexical, dense_across, lexical_across)
+
+
+@dataclass(frozen=True, slots=True)
 class Asking:
     """Asks the legs of one search."""
 
@@ -73,7 +104,7 @@ class Asking:
     asked: LegsQuery
     side_by_side: SideBySide
 
-    def at_once(self, choose: Callable[[Legs], list[Record]]) -> list[Record] | None:
+    def at_once(self, choose: Choose) -> list[Record] | None:
         """Let a store that can answer both legs of one state, and return what `choose` chose; None when it cannot."""
         if not _answers_legs(type(self.store)):
             return None

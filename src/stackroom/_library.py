@@ -27,6 +27,7 @@ from stackroom._model import (
     Source,
     SourceInfo,
     Tier,
+    check_unchanged,
     folder_of,
     groups_of,
     name_of,
@@ -169,6 +170,7 @@ class Library:
         """
         if not isinstance(source, Source):
             raise SourceError(f"index_source takes a Source, not {type(source).__name__}")
+        check_unchanged(source)
         if not source.passages:
             return Indexed(0, self.remove_source(source.source_id, tenant_id=source.tenant_id), 0, 0)
         with self._claims.claim(source.tenant_id, source.source_id) as claim:

@@ -152,6 +152,13 @@ class Source:
             object.__setattr__(self, name, value)
 
 
+def check_unchanged(source: Source) -> None:
+    """Raise a SourceError when a list within a source's metadata was made unstorable after the source was checked."""
+    metadata_copy(source.metadata, SourceError, "metadata")
+    for passage in source.passages:
+        metadata_copy(passage.metadata, SourceError, "a passage's metadata")
+
+
 def _passage(item: object) -> Passage:
     if isinstance(item, Passage):
         return item

@@ -47,7 +47,7 @@ class Reading:
             if len({record.version for record in found}) <= 1:
                 break
         last = found[-1].version if found else None
-        return [hit_of(Candidate(record), 0.0) for record in found if record.version == last]
+        return [hit_of(record, 0.0, Candidate(record.id)) for record in found if record.version == last]
 
     def source(self, where: Filter) -> SourceInfo | None:
         """Return the one source that matches, or None."""

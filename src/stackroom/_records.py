@@ -53,15 +53,15 @@ def _source_metadata(source: Source) -> dict[str, MetadataValue]:
     }
 
 
-def hit_of(candidate: Candidate, score: float) -> Hit:
-    """Return a candidate as a hit with its final score."""
-    metadata: Mapping[str, Any] = candidate.record.metadata
+def hit_of(record: Record, score: float, candidate: Candidate) -> Hit:
+    """Return a record as a hit with its final score and what the legs say of it."""
+    metadata: Mapping[str, Any] = record.metadata
     return Hit(
-        id=candidate.record.id,
-        source_id=candidate.record.source_id,
+        id=record.id,
+        source_id=record.source_id,
         kind=metadata.get(keys.KIND, ""),
-        index=candidate.record.index,
-        text=candidate.record.text,
+        index=record.index,
+        text=record.text,
         score=score,
         title=metadata.get(keys.TITLE),
         folder_id=metadata.get(keys.FOLDER),

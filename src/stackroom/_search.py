@@ -6,21 +6,20 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, get_args
 
-from stackroom import _keys as keys
 from stackroom._errors import CapabilityError
 from stackroom._filters import Filter, check_supported
 from stackroom._fusion import Candidate, Fusion, check_fusion
 from stackroom._model import Answer, Hit, Mode, Note
 from stackroom._records import hit_of
 from stackroom._values import unstorable_at
-from stackroom.stores import LexicalQuery, Match, Record, VectorStore
-from stackroom.stores._legs import Legs
+from stackroom.stores import LexicalQuery, VectorStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping
 
     from stackroom._check import Check
     from stackroom._legs import Asking
+    from stackroom.stores._legs import Rankings
 
 
 T = TypeVar("T")
@@ -119,56 +118,64 @@ class Search:
     wish: Wish
     check: Check
     notes: dict[str, Note] = field(default_factory=dict)
-    chosen: list[tuple[float, Candidate]] = field(default_factory=list)
+    hits: list[Hit] = field(default_factory=list)
 
     def answer(self) -> Answer:
         """Return the answer: at most top_k hits in the total order, and what there is to know."""
-        records = self.asking.at_once(self._choose_at_once)
-        if records is None:
-            legs, is_one_state = self.asking.apart(self.check)
-            if not is_one_state:
-                self.note(Notes.of("changed_meanwhile"))
-            self._choose(legs)
-        else:
-            self._fill(records)
+        if not self._answered_at_once():
+            self._answer_apart()
         for note in self.check.notes.values():
             self.note(note)
         if self.check.report():
             self.note(Notes.dropped(self.check.dropped))
-        hits = tuple(hit_of(candidate, score) for score, candidate in self.chosen)
-        return finished(hits, self.wish.mode, self.notes.values())
+        return finished(tuple(self.hits), self.wish.mode, self.notes.values())
 
     def note(self, note: Note) -> None:
         """Keep a note; the first of its code stands."""
         self.notes.setdefault(note.code, note)
 
-    def _choose_at_once(self, legs: Legs) -> list[Record]:
-        """Check the legs of one state and choose; return the records whose texts the answer needs."""
-        self.check.begin()
-        dense, dense_across, lexical, lexical_across = (self.check.kept(found) for found in legs.lists)
-        self._choose(Legs(dense, lexical, dense_across, lexical_across))
-        return [candidate.record for _, candidate in self.chosen]
+    def _answered_at_once(self) -> bool:
+        """Choose from what a store found in one state; what it then reads whole is judged, as it is what is shown."""
+        chosen: list[tuple[float, Candidate]] = []
+        expected: list[str] = []
 
-    def _fill(self, records: Sequence[Record]) -> None:
-        """Take the whole records of what was chosen; each is judged once more, as it is what will be shown."""
-        chosen, self.chosen = self.chosen, []
-        for (score, candidate), record in zip(chosen, records, strict=True):
-            if self.check.passes(record, candidate.record.id):
-                candidate.record = record
-                self.chosen.append((score, candidate))
+        def choose(rankings: Rankings) -> list[Hashable]:
+            self.check.begin()
+            chosen[:] = self._chosen(rankings)
+            expected[:] = [rankings.id_of(candidate.key) for _, candidate in chosen]
+            return [candidate.key for _, candidate in chosen]
 
-    def _choose(self, legs: Legs) -> None:
-        """Fuse the legs and keep the best top_k in the total order."""
-        candidates = _candidates(legs.dense, legs.lexical)
-        best_lexical = legs.lexical[0].score if legs.lexical else 0.0
+        records = self.asking.at_once(choose)
+        if records is None:
+            return False
+        self.hits = [
+            hit_of(record, score, candidate)
+            for (score, candidate), name, record in zip(chosen, expected, records, strict=True)
+            if self.check.passes(record, name)
+        ]
+        return True
+
+    def _answer_apart(self) -> None:
+        """Ask leg by leg; what they answer is judged before it is chosen from."""
+        legs, is_one_state = self.asking.apart(self.check)
+        if not is_one_state:
+            self.note(Notes.of("changed_meanwhile"))
+        records = legs.records
+        self.hits = [
+            hit_of(records[str(candidate.key)], score, candidate) for score, candidate in self._chosen(legs.rankings)
+        ]
+
+    def _chosen(self, rankings: Rankings) -> list[tuple[float, Candidate]]:
+        """Fuse the legs and return the best top_k in the total order."""
+        candidates = _candidates(rankings)
+        best_lexical = rankings.lexical[0][1] if rankings.lexical else 0.0
         found = list(candidates.values())
         if self.asking.asked.across:
-            unmatched = None if self.asking.asked.words is None else 0.0
-            found = _with_scores(candidates, legs.dense_across, legs.lexical_across, unmatched=unmatched)
+            found = _with_scores(candidates, rankings, unmatched=None if self.asking.asked.words is None else 0.0)
         scored = [(self._score(candidate, best_lexical), candidate) for candidate in found]
         if self.wish.min_score is not None:
             scored = [pair for pair in scored if pair[0] >= self.wish.min_score]
-        self.chosen = _best(scored, self.wish.top_k)
+        return _best(scored, self.wish.top_k, rankings.id_of)
 
     def _score(self, candidate: Candidate, best_lexical: float) -> float:
         if self.wish.mode == "dense":
@@ -184,46 +191,41 @@ def finished(hits: tuple[Hit, ...], mode: Mode, notes: Iterable[Note]) -> Answer
     return Answer(hits, mode, all(note.code in Notes.COMPLETE for note in kept), kept)
 
 
-def _best(scored: list[tuple[float, Candidate]], number: int) -> list[tuple[float, Candidate]]:
+def _best(
+    scored: list[tuple[float, Candidate]], number: int, id_of: Callable[[Hashable], str]
+) -> list[tuple[float, Candidate]]:
     """Return the best in the total order: score, highest first, then id."""
     if number < len(scored):
         last = heapq.nlargest(number, (score for score, _ in scored))[-1]
         scored = [pair for pair in scored if pair[0] >= last]
-    return sorted(scored, key=lambda pair: (-pair[0], pair[1].record.id))[:number]
+    return sorted(scored, key=lambda pair: (-pair[0], id_of(pair[1].key)))[:number]
 
 
-def _identity(match: Match) -> tuple[object, object]:
-    """Return what tells passages of one tenant apart; quicker to make than an id."""
-    return match.record.metadata[keys.SOURCE], match.record.metadata[keys.INDEX]
-
-
-def _candidates(dense: list[Match], lexical: list[Match]) -> dict[tuple[object, object], Candidate]:
-    found: dict[tuple[object, object], Candidate] = {}
-    for rank, match in enumerate(dense, start=1):
-        found[_identity(match)] = Candidate(match.record, dense_score=match.score, dense_rank=rank)
-    for rank, match in enumerate(lexical, start=1):
-        candidate = found.setdefault(_identity(match), Candidate(match.record))
-        candidate.lexical_score, candidate.lexical_rank = match.score, rank
+def _candidates(rankings: Rankings) -> dict[Hashable, Candidate]:
+    found: dict[Hashable, Candidate] = {}
+    for rank, (key, score) in enumerate(rankings.dense, start=1):
+        found[key] = Candidate(key, score, rank)
+    for rank, (key, score) in enumerate(rankings.lexical, start=1):
+        candidate = found.get(key)
+        if candidate is None:
+            candidate = found[key] = Candidate(key)
+        candidate.lexical_score, candidate.lexical_rank = score, rank
     return found
 
 
 def _with_scores(
-    candidates: dict[tuple[object, object], Candidate],
-    dense: list[Match],
-    lexical: list[Match],
-    *,
-    unmatched: float | None,
+    candidates: dict[Hashable, Candidate], rankings: Rankings, *, unmatched: float | None
 ) -> list[Candidate]:
     """Fill in the scores that a leg gave afterwards; leave out what has none because it is gone.
 
     `unmatched` is the BM25 of what the lexical leg would not match: 0, or None when that leg did not run.
     """
-    for match in dense:
-        if (identity := _identity(match)) in candidates:
-            candidates[identity].dense_score = match.score
-    for match in lexical:
-        if (identity := _identity(match)) in candidates:
-            candidates[identity].lexical_score = match.score
+    for key, score in rankings.dense_across:
+        if key in candidates:
+            candidates[key].dense_score = score
+    for key, score in rankings.lexical_across:
+        if key in candidates:
+            candidates[key].lexical_score = score
     for candidate in candidates.values():
         if candidate.lexical_score is None:
             candidate.lexical_score = unmatched

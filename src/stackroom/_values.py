@@ -119,30 +119,13 @@ def _iterator(values: object) -> Iterator[Any] | None:
         return None
 
 
-def _refuse(_self: object, *_args: object, **_kwargs: object) -> NoReturn:
-    raise TypeError("this metadata is read-only; copy it with dict(…) or list(…) to change the copy")
-
-
-class ReadOnlyList(list[Scalar]):
-    """A list that cannot be changed: a value within read-only metadata."""
-
-    __slots__ = ()
-
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
-    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
-
-    def __reduce__(self) -> tuple[type[ReadOnlyList], tuple[list[Scalar]]]:
-        return ReadOnlyList, (list(self),)
-
-
 class ReadOnly(dict[str, MetadataValue]):
-    """A dict that cannot be changed, nor its lists: what a frozen value shows of its metadata."""
+    """A dict that cannot be changed: what a frozen value shows of its metadata. Lists in it are copies of its own."""
 
     __slots__ = ()
 
-    def __init__(self, items: Mapping[str, MetadataValue] | Iterable[tuple[str, MetadataValue]] = ()) -> None:
-        pairs = items.items() if isinstance(items, Mapping) else items
-        super().__init__((key, ReadOnlyList(value) if isinstance(value, list) else value) for key, value in pairs)
+    def _refuse(self, *_args: object, **_kwargs: object) -> NoReturn:
+        raise TypeError("this metadata is read-only; copy it with dict(…) to change the copy")
 
     __setitem__ = __delitem__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse

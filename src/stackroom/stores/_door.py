@@ -150,7 +150,8 @@ def _check_source(records: list[Record]) -> None:
     if len({record.index for record in records}) != len(records):
         raise ValueError("two records have one identity (tenantId, sourceId, index); number them apart")
     first = source_part(records[0].metadata)
-    if any(not same_values(source_part(record.metadata), first) for record in records[1:]):
+    risky = [key for key, value in first.items() if not _is_text(value)]
+    if any(not _is_same(source_part(record.metadata), first, risky) for record in records[1:]):
         raise ValueError("records of one source differ in a key that belongs to the source (groups, folder, title …)")
 
 
@@ -164,9 +165,13 @@ def own_part(metadata: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]:
     return {key: value for key, value in metadata.items() if not keys.is_source_key(key) and key != keys.INDEX}
 
 
-def same_values(left: Mapping[str, MetadataValue], right: Mapping[str, MetadataValue]) -> bool:
-    """Tell whether two metadata are equal with kinds kept apart: True is no 1 and 1 no 1.0."""
-    return left == right and all(_kinds(value) == _kinds(right[key]) for key, value in left.items())
+def _is_same(left: Mapping[str, MetadataValue], right: Mapping[str, MetadataValue], risky: Iterable[str]) -> bool:
+    """Tell whether two metadata are equal, kinds kept apart (True is no 1, 1 no 1.0) under the keys that have such."""
+    return left == right and all(_kinds(left[key]) == _kinds(right[key]) for key in risky)
+
+
+def _is_text(value: MetadataValue) -> bool:
+    return all(isinstance(item, str) for item in value) if isinstance(value, list) else isinstance(value, str)
 
 
 def _kinds(value: MetadataValue) -> type | list[type]:

@@ -2,25 +2,31 @@
 
 ::
 
-    def legs(self, name: str, asked: LegsQuery, choose: Callable[[Legs], list[Record]], *, fingerprint: str)
-        -> list[Record]
+    def legs(self, name: str, asked: LegsQuery, choose: Choose, *, fingerprint: str) -> list[Record]
 
-The store hands what both legs found to `choose`, takes back the records that it picked, and returns those whole, in the
-same order, from the same state. What `choose` is shown needs no text, only what `asked.where` judges. A Library uses
-the method where there is one, and else asks `dense` and `lexical`.
+The store hands what both legs found to `choose`, as keys of its own and scores, takes back the keys that it picked, and
+returns their records whole, in the same order, from the same state. So only what is shown is read, and what is shown is
+judged by the Library as everywhere. A Library uses the method where there is one, and else asks `dense` and `lexical`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from stackroom._filters import Filter
-    from stackroom.stores._protocol import LexicalQuery, Match
+    from stackroom.stores._protocol import LexicalQuery
+
+
+Ranked: TypeAlias = Sequence[tuple[Hashable, float]]
+"""Keys of records and their scores, best first."""
+
+Choose: TypeAlias = "Callable[[Rankings], list[Hashable]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +44,14 @@ class LegsQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Legs:
-    """What the legs found, best first, and what each scored afterwards of that which only the other had found."""
+class Rankings:
+    """What the legs found, best first, and what each scored afterwards of that which only the other had found.
 
-    dense: list[Match] = field(default_factory=list)
-    lexical: list[Match] = field(default_factory=list)
-    dense_across: list[Match] = field(default_factory=list)
-    lexical_across: list[Match] = field(default_factory=list)
+    A key stands for a record as long as `choose` looks at it; `id_of` answers the record's id.
+    """
 
-    @property
-    def lists(self) -> tuple[list[Match], list[Match], list[Match], list[Match]]:
-        """All four lists, those of the dense leg first."""
-        return self.dense, self.dense_across, self.lexical, self.lexical_across
+    id_of: Callable[[Hashable], str]
+    dense: Ranked = ()
+    lexical: Ranked = ()
+    dense_across: Ranked = ()
+    lexical_across: Ranked = ()

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from stackroom import _keys as keys
 from stackroom._filters import And, Filter, Not, Or, conjuncts, leaves, matches
 from stackroom._values import MetadataValue
-from stackroom.stores._protocol import Record
 from stackroom.stores.embedded._columns import Column, Growing, ListColumn, Mask, Verdict
 
 if TYPE_CHECKING:
@@ -114,18 +113,6 @@ class Catalogue:
     def row_id(self, row: int) -> str:
         """Return a row's passage id."""
         return f"{self.ids[self.row_slots[row]]}#{self.place(row)}"
-
-    def records(self, rows: Rows) -> list[Record]:
-        """Return records of what is known of rows without reading them: no text, and the source's part of the metadata.
-
-        The lists in it are the catalogue's own.
-        """
-        slots = self.row_slots[rows]
-        known = zip(slots.tolist(), self.places(rows).tolist(), self._versions.view()[slots].tolist(), strict=True)
-        return [
-            Record.stored("", None, {**self.metadata[slot], keys.INDEX: place}, version)
-            for slot, place, version in known
-        ]
 
     def by_source(self, rows: Rows) -> list[tuple[int, Rows]]:
         """Return ascending rows by their slots."""
@@ -394,11 +381,6 @@ def _by_reach(where: Filter) -> tuple[list[Filter], list[Filter], list[Filter]]:
         else:
             of_passage.append(member)
     return of_source, of_index, of_passage
-
-
-def judges_passages(where: Filter) -> bool:
-    """Tell whether a filter asks for metadata that the source does not decide."""
-    return bool(_by_reach(where)[2])
 
 
 def _key_of(leaf: Filter) -> str:

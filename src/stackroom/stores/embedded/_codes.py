@@ -28,9 +28,9 @@ _ROTATED_AT_ONCE: Final = 512
 _QUERIES: Final = 64
 _NEAREST: Final = 10
 _LONG: Final = 50
+_FEWEST: Final = 400
 _FRACTIONS: Final = (1.0, 0.25, 0.0625)
 _SAFETY: Final = 1.5
-_FEWEST: Final = 1000
 _SLICE: Final = 16_384
 
 

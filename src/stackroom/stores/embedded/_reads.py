@@ -6,25 +6,25 @@ import json
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from stackroom import _keys as keys
 from stackroom.stores import _ranking
-from stackroom.stores._legs import Legs
+from stackroom.stores._legs import Rankings
 from stackroom.stores._protocol import Match, Record
-from stackroom.stores.embedded._catalogue import judges_passages
 from stackroom.stores.embedded._vectors import vectors_of
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Collection, Hashable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from stackroom._filters import Filter
     from stackroom._values import MetadataValue
+    from stackroom.stores._legs import Choose
     from stackroom.stores._protocol import Cursor, LexicalQuery
     from stackroom.stores.embedded._catalogue import Catalogue, Rows
     from stackroom.stores.embedded._postings import Asked
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from stackroom.stores.embedded._vectors import Snapshot
 
     Ranked = tuple[Sequence[int], Sequence[float]]
-    Parts = tuple[int, dict[str, MetadataValue]]
 
 _AT_A_TIME: Final = 900
 """Passages asked for by one statement: SQLite takes 999 parameters everywhere."""
@@ -70,10 +69,6 @@ class _Rankings:
     dense_across: Ranked = ((), ())
     lexical_across: Ranked = ((), ())
 
-    @property
-    def rows(self) -> set[int]:
-        return {*self.dense[0], *self.lexical[0]}
-
 
 def dense(shard: Shard, wanted: Wanted) -> list[Match]:
     """Return the nearest allowed records."""
@@ -89,24 +84,22 @@ def lexical(shard: Shard, wanted: Wanted) -> list[Match]:
         return _matches(ranked, _whole(reader, looked.catalogue, ranked[0]))
 
 
-def legs(shard: Shard, wanted: Wanted, choose: Callable[[Legs], list[Record]]) -> list[Record]:
-    """Let `choose` choose from what both legs found, in one state, and return the chosen records whole.
-
-    The records that `choose` is shown have no text, unless the filter judges passages by their own metadata.
-    """
+def legs(shard: Shard, wanted: Wanted, choose: Choose) -> list[Record]:
+    """Let `choose` choose from what both legs found, in one state, and return the chosen records whole."""
     with shard.reading(partial(_look, wanted)) as (reader, looked):
-        rankings = _ranked(looked, wanted)
-        shown = _shown(shard, reader, looked, rankings.rows, wanted.where)
-        rows = {id(record): row for row, record in shown.items()}
-        found = Legs(
-            _matches(rankings.dense, shown),
-            _matches(rankings.lexical, shown),
-            _matches(rankings.dense_across, shown),
-            _matches(rankings.lexical_across, shown),
+        found = _ranked(looked, wanted)
+        rankings = Rankings(
+            partial(_id_of, looked.catalogue),
+            *(list(zip(*ranked, strict=True)) for ranked in (found.dense, found.lexical)),
+            *(list(zip(*ranked, strict=True)) for ranked in (found.dense_across, found.lexical_across)),
         )
-        chosen = [rows[id(record)] for record in choose(found)]
+        chosen: list[Any] = choose(rankings)
         whole = _whole(reader, looked.catalogue, chosen)
         return [whole[row] for row in chosen]
+
+
+def _id_of(catalogue: Catalogue, row: Hashable) -> str:
+    return catalogue.row_id(row)  # type: ignore[arg-type] # our keys are rows
 
 
 def _look(wanted: Wanted, reader: sqlite3.Connection, followers: Followers) -> _Looked:
@@ -142,19 +135,6 @@ def _ranked(looked: _Looked, wanted: Wanted) -> _Rankings:
 def _without(ranked: Ranked, other: Ranked) -> Rows:
     """Return the rows of one ranking that are not in the other."""
     return np.asarray(sorted(set(ranked[0]) - set(other[0])), dtype=np.int64)
-
-
-def _shown(
-    shard: Shard, reader: sqlite3.Connection, looked: _Looked, rows: Collection[int], where: Filter
-) -> dict[int, Record]:
-    """Return records to choose from: as the catalogue knows them, if it is still where it was, else from the tables."""
-    if not judges_passages(where):
-        with shard.following():
-            catalogue = looked.catalogue
-            if catalogue.position == looked.position:
-                known = np.fromiter(rows, np.int64, len(rows))
-                return dict(zip(rows, catalogue.records(known), strict=True))
-    return _whole(reader, looked.catalogue, rows)
 
 
 def _best(catalogue: Catalogue, rows: Rows, scores: NDArray[np.float64], limit: int) -> Ranked:
@@ -231,27 +211,11 @@ def _of_source(
     return found
 
 
-def _source_part(reader: sqlite3.Connection, catalogue: Catalogue, row: int) -> Parts:
-    """Return a row's version and all of its metadata but its own, as the transaction sees them."""
-    slot = int(catalogue.row_slots[row])
-    version, shared = reader.execute(
-        "SELECT version, metadata FROM source WHERE number = ?", (int(catalogue.numbers[slot]),)
-    ).fetchone()
-    metadata: dict[str, MetadataValue] = json.loads(shared)
-    metadata[keys.INDEX] = catalogue.place(row)
-    return version, metadata
-
-
-def _passages(reader: sqlite3.Connection, rows: Iterable[int]) -> dict[int, tuple[str, str]]:
-    """Return the text and the own metadata of rows."""
-    wanted = list(rows)
-    found: dict[int, tuple[str, str]] = {}
+def _asked_for(reader: sqlite3.Connection, query: str, wanted: list[int]) -> Iterator[Any]:
+    """Yield what a query finds for some numbers, which stand where it has `{}`."""
     for start in range(0, len(wanted), _AT_A_TIME):
         part = wanted[start : start + _AT_A_TIME]
-        marks = ",".join("?" * len(part))
-        query = f"SELECT row, text, metadata FROM passage WHERE row IN ({marks})"  # noqa: S608 - only question marks
-        found.update((row, (text, own)) for row, text, own in reader.execute(query, part))
-    return found
+        yield from reader.execute(query.format(",".join("?" * len(part))), part)
 
 
 def _matches(ranked: Ranked, records: dict[int, Record]) -> list[Match]:
@@ -260,12 +224,21 @@ def _matches(ranked: Ranked, records: dict[int, Record]) -> list[Match]:
 
 def _whole(reader: sqlite3.Connection, catalogue: Catalogue, rows: Collection[int]) -> dict[int, Record]:
     """Return records of rows as the tables hold them; no list in one is another's."""
-    passages = _passages(reader, rows)
+    numbers = {row: int(catalogue.numbers[catalogue.row_slots[row]]) for row in rows}
+    sources = {
+        number: (version, shared)
+        for number, version, shared in _asked_for(
+            reader, "SELECT number, version, metadata FROM source WHERE number IN ({})", list(set(numbers.values()))
+        )
+    }
     found = {}
-    for row in rows:
-        version, metadata = _source_part(reader, catalogue, row)
-        text, own = passages[row]
+    for row, text, own in _asked_for(
+        reader, "SELECT row, text, metadata FROM passage WHERE row IN ({})", list(numbers)
+    ):
+        version, shared = sources[numbers[row]]
+        metadata: dict[str, MetadataValue] = json.loads(shared)
         if own != "{}":
             metadata.update(json.loads(own))
+        metadata[keys.INDEX] = catalogue.place(row)
         found[row] = Record.stored(text, None, metadata, version)
     return found

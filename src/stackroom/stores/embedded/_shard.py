@@ -152,10 +152,6 @@ class Shard:
                     writer.execute("ROLLBACK")
                 raise
 
-    def following(self) -> threading.RLock:
-        """Return the lock under which followers are looked at."""
-        return self._follow_lock
-
     def numbering(self, layout: int) -> Numbering:
         """Return what names the side files of one numbering of the rows."""
         return self.number, layout

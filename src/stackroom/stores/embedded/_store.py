@@ -14,7 +14,7 @@ from stackroom._errors import StoreError, StoreUnavailable
 from stackroom._filters import Eq, Exists, Filter, In, conjuncts
 from stackroom._model import Page
 from stackroom.stores import _door, _ranking
-from stackroom.stores._legs import Legs
+from stackroom.stores._legs import Rankings
 from stackroom.stores._protocol import (
     Capabilities,
     CollectionSpec,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from stackroom._values import MetadataValue
-    from stackroom.stores._legs import LegsQuery
+    from stackroom.stores._legs import Choose, LegsQuery
     from stackroom.stores.embedded._shard import Followers
 
 T = TypeVar("T")
@@ -214,13 +214,11 @@ class EmbeddedStore:
         wanted = _reads.Wanted(None, query, where, limit, self._exact)
         return _merged(self._in_shards(name, where, partial(_reads.lexical, wanted=wanted)), limit)
 
-    def legs(
-        self, name: str, asked: LegsQuery, choose: Callable[[Legs], list[Record]], *, fingerprint: str
-    ) -> list[Record]:
+    def legs(self, name: str, asked: LegsQuery, choose: Choose, *, fingerprint: str) -> list[Record]:
         """Let a Library choose from what both legs of its search find, of one state; return the chosen records whole.
 
-        The scope is judged once, and only what is chosen is read whole. `asked.where` names one tenant, or two that
-        no passage can be of.
+        The scope is judged once, and only what is chosen is read. `asked.where` names one tenant, or two that no
+        passage can be of.
         """
         self._check_open()
         spec = self._entry(name).spec
@@ -234,7 +232,8 @@ class EmbeddedStore:
             found = self._in_shard(name, tenant_id, work, None if query is None else fingerprint)
             if found is not None:
                 return found
-        return choose(Legs())
+        choose(Rankings(str))
+        return []
 
     def scan(
         self, name: str, *, where: Filter, after: Cursor | None = None, limit: int, vectors: bool = False

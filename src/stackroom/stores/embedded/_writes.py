@@ -102,7 +102,7 @@ def replace(shard: Shard, batch: _door.Batch, expect: AbstractSet[int] | None) -
         _door.check_expected(expect, meant.versions)
         writing = _Writing(writer, shard)
         writing.take(meant.touched.values())
-        writing.learn({term for counters in counted.values() for counter in counters for term in counter})
+        writing.learn(set().union(*(counter for counters in counted.values() for counter in counters)))
         for source_id, records in batch.sources.items():
             pairs = sorted(zip(records, counted[source_id], strict=True), key=lambda pair: pair[0].index)
             writing.put(source_id, [record for record, _ in pairs], [counter for _, counter in pairs])
@@ -185,7 +185,7 @@ class _Writing:
         """See that every term has a number."""
         vocabulary = self._shard.vocabulary
         for attempt in (1, 2):
-            unknown = sorted(term for term in terms if term not in vocabulary)
+            unknown = sorted(terms.difference(vocabulary))
             if attempt == 2:  # noqa: PLR2004 - the second time, they are made
                 self._writer.executemany("INSERT INTO term (term) VALUES (?)", [(term,) for term in unknown])
             for start in range(0, len(unknown), _AT_A_TIME):
