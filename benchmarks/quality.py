@@ -49,8 +49,8 @@ def measure(folder: Path, most: int) -> None:
     """Index a collection and print the table of its modes."""
     judged: dict[str, dict[str, int]] = defaultdict(dict)
     with (folder / "qrels.tsv").open(encoding="utf-8") as file:
-        for query, document, gain in list(csv.reader(file, delimiter="\t"))[1:]:
-            judged[query][document] = int(gain)
+        for asked, answer, gain in list(csv.reader(file, delimiter="\t"))[1:]:
+            judged[asked][answer] = int(gain)
     with tempfile.TemporaryDirectory() as directory, Library.open(directory, embedder=LocalEmbedder()) as library:
         for document in lines(folder / "corpus.jsonl.gz"):
             text = "\n".join(part for part in (document.get("title", ""), document["text"]) if part)
