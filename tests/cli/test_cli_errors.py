@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
+
+from stackroom import Library, Source
+from stackroom.embedders import FunctionEmbedder, HashingEmbedder
+from stackroom.stores import CollectionSpec, EmbeddedStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,10 +44,11 @@ def test_wrong_usage_names_the_help_of_the_command(stackroom: CommandLine) -> No
     assert stackroom("shwo", "x").err.endswith("See: stackroom --help\n")
 
 
-@pytest.mark.parametrize(
+ALL_BUT_INDEX = pytest.mark.parametrize(
     "command",
     [
         ("search", "x", *SCOPE),
+        ("search", "x", *SCOPE, "--mode", "lexical", "--embedder", "hashing"),
         ("sources", *SCOPE),
         ("show", "x", *SCOPE),
         ("rescope", "x", "--tenant", "acme", "--no-tags"),
@@ -54,6 +60,9 @@ def test_wrong_usage_names_the_help_of_the_command(stackroom: CommandLine) -> No
     ],
     ids=lambda command: command[0],
 )
+
+
+@ALL_BUT_INDEX
 @pytest.mark.parametrize("is_there", [True, False], ids=["an empty directory", "no directory"])
 def test_only_index_makes_a_library(
     stackroom: CommandLine, here: Path, command: tuple[str, ...], *, is_there: bool
@@ -63,7 +72,46 @@ def test_only_index_makes_a_library(
     ran = stackroom(*command)
     assert ran.code == 1
     assert "no library in library: make one with `stackroom index`" in ran.err
+    assert (here / "library").exists() is is_there
     assert not list(here.glob("library/*"))
+
+
+def contents(directory: Path) -> dict[Path, bytes | None]:
+    return {path: path.read_bytes() if path.is_file() else None for path in directory.rglob("*")}
+
+
+@ALL_BUT_INDEX
+@pytest.mark.parametrize("others", [(), ("another",)], ids=["no collection", "another collection"])
+def test_only_index_makes_the_collection_in_a_store_that_has_none_of_its_name(
+    stackroom: CommandLine, here: Path, command: tuple[str, ...], others: tuple[str, ...]
+) -> None:
+    with closing(EmbeddedStore(here / "library")) as store:
+        for name in others:
+            store.create_collection(name, CollectionSpec(4, "mine@4"))
+    before = contents(here)
+    ran = stackroom(*command)
+    assert ran.code == 1
+    assert "no library in library: make one with `stackroom index`" in ran.err
+    assert contents(here) == before
+    Library.open(here / "library", embedder=HashingEmbedder()).close()
+
+
+def test_index_makes_the_collection_in_a_store_that_has_none(stackroom: CommandLine, notes: Path, here: Path) -> None:
+    EmbeddedStore(here / "library").close()
+    assert stackroom.index(str(notes)).code == 0
+    assert stackroom.found("budget")
+
+
+@pytest.mark.parametrize("register", ["format = [", "format = 2\n[collections.library]\n", "\xff"])
+def test_a_register_that_cannot_be_read_is_said_and_not_touched(
+    stackroom: CommandLine, here: Path, register: str
+) -> None:
+    (here / "library").mkdir()
+    (here / "library" / "library.toml").write_text(register, encoding="latin-1")
+    before = contents(here)
+    ran = stackroom("info")
+    assert (ran.code, ran.err.count("\n")) == (1, 1)
+    assert contents(here) == before
 
 
 def test_a_foreign_directory_is_refused_and_not_touched(stackroom: CommandLine, notes: Path) -> None:
@@ -86,7 +134,9 @@ def test_another_embedder_is_refused_with_what_to_do(stackroom: CommandLine, not
     stackroom.index(str(notes))
     ran = stackroom("search", "x", *SCOPE, "--embedder", "hashing:32")
     assert ran.code == 1
-    assert "without --embedder the library's own is taken" in ran.err
+    assert "belongs to the embedder hashing-v1@64, not to hashing-v1@32: leave --embedder" in ran.err
+    assert "or index into a new --library" in ran.err
+    assert "stackroom.indexing" not in ran.err
 
 
 def test_the_librarys_own_embedder_is_taken_when_none_is_named(
@@ -101,9 +151,6 @@ def test_the_librarys_own_embedder_is_taken_when_none_is_named(
 def test_a_library_of_a_foreign_embedder_is_listed_and_searched_by_words(
     stackroom: CommandLine, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stackroom import Library, Source
-    from stackroom.embedders import FunctionEmbedder
-
     monkeypatch.delenv("STACKROOM_EMBEDDER")
     mine = FunctionEmbedder(lambda texts: [[1.0, 2.0] for _ in texts], id="mine", dimension=2)
     with Library.open(here / "library", embedder=mine) as library:
@@ -115,9 +162,17 @@ def test_a_library_of_a_foreign_embedder_is_listed_and_searched_by_words(
     assert "--mode lexical" in ran.err
 
 
-@pytest.mark.parametrize("name", ["openai", "hashing:", "hashing:x", "hashing:٣", "local:3"])
+@pytest.mark.parametrize("name", ["", "openai", "hashing:", "hashing:x", "hashing:٣", "local:3"])
 def test_an_unknown_embedder_is_wrong_usage(stackroom: CommandLine, notes: Path, name: str) -> None:
     assert stackroom.index(str(notes), "--embedder", name).code == 2
+    assert stackroom.index("letter.pdf", "--embedder", name).code == 2
+
+
+def test_an_embedder_that_cannot_be_had_leaves_no_library_behind(
+    stackroom: CommandLine, notes: Path, here: Path
+) -> None:
+    assert stackroom.index(str(notes), "--embedder", "hashing:99999").code == 1
+    assert not (here / "library").exists()
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\u200b"])

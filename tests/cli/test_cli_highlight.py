@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stackroom.cli._shown import clock_time, size_of
 from stackroom.cli._snippets import snippet_of
@@ -107,7 +109,41 @@ def test_times_are_minutes_and_seconds(milliseconds: int, expected: str) -> None
     assert clock_time(milliseconds) == expected
 
 
-def test_what_steers_a_terminal_is_replaced() -> None:
-    assert visible("a\x1b[31m\x9b\r\tb\nc") == "a\ufffd[31m\ufffd\ufffd\tb\nc"
-    assert one_line("a\n  b\x1b") == "a b\ufffd"
-    assert in_a_cell("a  b\tc\nd\x1b") == "a  b c d\ufffd"
+@pytest.mark.parametrize(
+    ("character", "shown"),
+    [
+        ("\0", "␀"),
+        ("\x1b", "␛"),
+        ("\r", "␍"),
+        ("\x0b", "␋"),
+        ("\x7f", "␡"),
+        ("\x9b", "\\u009b"),
+        ("\x85", "\\u0085"),
+        ("\u2028", "\\u2028"),
+        ("\u2029", "\\u2029"),
+        *((turn, f"\\u{ord(turn):04x}") for turn in "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e"),
+        *((turn, f"\\u{ord(turn):04x}") for turn in "\u2066\u2067\u2068\u2069"),
+    ],
+    ids=ascii,
+)
+def test_what_steers_a_terminal_shows_as_a_substitute(character: str, shown: str) -> None:
+    assert visible(f"a{character}b") == f"a{shown}b"
+    assert in_a_cell(f"a{character}b") == f"a{shown}b"
+
+
+def test_line_feeds_and_tabs_stay_in_a_text_and_show_in_a_cell() -> None:
+    assert visible("a\tb\nc") == "a\tb\nc"
+    assert in_a_cell("a  b\tc\nd") == "a  b␉c␊d"
+    assert one_line("a\n  b\x1b") == "a b␛"
+
+
+@pytest.mark.parametrize("text", ["", "Straße 東京 हिन्दी", "a\u00a0b", "\U0001f469\u200d\U0001f52c", "می\u200cخواهم"])
+def test_what_steers_nothing_stays_as_it_is(text: str) -> None:
+    assert visible(text) == text
+    assert in_a_cell(text) == text
+
+
+@given(st.text())
+def test_a_cell_is_one_line_whatever_it_holds(text: str) -> None:
+    assert len(f"x{in_a_cell(text)}".splitlines()) == 1
+    assert "\t" not in in_a_cell(text)

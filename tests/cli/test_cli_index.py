@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import socket
 import sys
-from typing import TYPE_CHECKING
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.cli.conftest import CommandLine
 
 
@@ -109,6 +111,92 @@ def test_two_files_that_would_be_one_source_are_refused(stackroom: CommandLine, 
 @pytest.mark.usefixtures("notes")
 def test_a_file_given_twice_is_indexed_once(stackroom: CommandLine) -> None:
     assert len(stackroom.index("notes", "notes/budget.md", "notes", "--json").json["sources"]) == 2
+
+
+@pytest.mark.usefixtures("notes")
+def test_a_file_is_one_whatever_way_leads_to_it(stackroom: CommandLine, here: Path) -> None:
+    (here / "also").symlink_to("notes")
+    ways = ("notes/budget.md", "./notes/../notes/budget.md", "also/budget.md", str(here / "notes" / "budget.md"))
+    assert [source["source_id"] for source in stackroom.index(*ways, "--json").json["sources"]] == ["budget.md"]
+    assert stackroom.index(*ways, "--title", "One").code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("letter.pdf", b"%PDF"), ("broken.txt", b"caf\xe9"), ("talk.vtt", b"none"), ("empty.md", b" "), ("folder", None)],
+)
+@pytest.mark.parametrize("is_there", [True, False], ids=["an empty directory", "no directory"])
+def test_without_a_source_to_write_no_library_is_made(
+    stackroom: CommandLine, here: Path, name: str, content: bytes | None, *, is_there: bool
+) -> None:
+    if is_there:
+        (here / "library").mkdir()
+    if content is None:
+        (here / name).mkdir()
+    else:
+        (here / name).write_bytes(content)
+    stackroom.index(name)
+    assert (here / "library").exists() is is_there
+    assert not list(here.glob("library/*"))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes and sockets")
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device"])
+def test_what_is_no_file_is_said_and_never_opened(stackroom: CommandLine, notes: Path, here: Path, kind: str) -> None:
+    path = here / "odd.txt"
+    with socket.socket(socket.AF_UNIX) as bound:
+        if kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "socket":
+            bound.bind("odd.txt")
+        else:
+            path.symlink_to(os.devnull)
+        ran = stackroom.index("odd.txt", str(notes))
+    assert ran.code == 1
+    assert "skipped odd.txt: it is neither a regular file nor a directory" in ran.err
+    assert "indexed 2 sources" in ran.out
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_named_pipe_in_a_directory_is_left_out(stackroom: CommandLine, notes: Path) -> None:
+    os.mkfifo(notes / "pipe.txt")
+    ran = stackroom.index("notes")
+    assert (ran.code, ran.err) == (0, "")
+
+
+@pytest.fixture
+def closed(notes: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory that can be listed and not searched, even for root, whom no mode keeps out."""
+    directory = notes / "closed"
+    directory.mkdir()
+    for name in ("a.md", "b.md"):
+        (directory / name).write_text("word", encoding="utf-8")
+    status_of = os.stat
+
+    def refusing(path: str | Path, *arguments: Any, **options: Any) -> os.stat_result:
+        if directory in (Path.cwd() / os.fsdecode(path)).parents:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fsdecode(path))
+        return status_of(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "stat", refusing)
+    monkeypatch.setattr(os, "lstat", partial(refusing, follow_symlinks=False))
+    return directory
+
+
+@pytest.mark.usefixtures("closed")
+def test_a_directory_that_cannot_be_searched_is_said_once_and_the_rest_is_indexed(stackroom: CommandLine) -> None:
+    ran = stackroom.index("notes")
+    assert ran.code == 1
+    assert ran.err == "skipped notes/closed: its files cannot be looked at (Permission denied)\n"
+    assert "indexed 2 sources" in ran.out
+
+
+@pytest.mark.usefixtures("closed")
+def test_a_file_in_a_directory_that_cannot_be_searched_is_said_and_the_rest_is_indexed(stackroom: CommandLine) -> None:
+    ran = stackroom.index("notes/closed/a.md", "notes/budget.md")
+    assert ran.code == 1
+    assert ran.err == "skipped notes/closed/a.md: it cannot be looked at (Permission denied)\n"
+    assert "indexed 1 source" in ran.out
 
 
 def test_a_second_run_replaces_and_reuses(stackroom: CommandLine, notes: Path) -> None:

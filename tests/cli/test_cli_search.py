@@ -143,6 +143,27 @@ def test_stored_text_steers_no_terminal(stackroom: CommandLine, here: Path) -> N
     assert "[bold]alert[/bold] :smile:" in stackroom("show", "evil.txt", *scope).out
 
 
+STEERING = "a\nb\tc\r\x85\u2028\u2029\u202e\u2066\u200e\u061cd"
+
+
+def test_one_source_is_one_row_whatever_its_names_hold(stackroom: CommandLine, here: Path) -> None:
+    from stackroom import Library, Source
+    from stackroom.embedders import HashingEmbedder
+
+    with Library.open(here / "library", embedder=HashingEmbedder(64)) as library:
+        library.index_source(Source(STEERING, "k", "acme", [STEERING], ["zebra"], title=STEERING, folder_id=STEERING))
+    scope = ("--tenant", "acme", "--group", STEERING)
+    listing = stackroom("sources", *scope)
+    assert [len(line.split("\t")) for line in listing.out.splitlines()] == [7, 7]
+    shown = stackroom("show", STEERING, *scope)
+    found = stackroom("search", "zebra", *scope, "--mode", "lexical")
+    assert len(found.out.splitlines()) == 4
+    for ran in (listing, shown, found):
+        assert r"a␊b␉c␍\u0085\u2028\u2029\u202e\u2066\u200e\u061cd" in ran.out
+    assert stackroom("show", STEERING, *scope, "--json").json["source"]["source_id"] == STEERING
+    assert r"re-scoped a␊b␉c" in stackroom("rescope", STEERING, "--tenant", "acme", "--no-tags").out
+
+
 def test_json_of_a_search_holds_whole_hits(stackroom: CommandLine) -> None:
     answer = stackroom.search("engineers", "--mode", "lexical")
     assert (answer["query"], answer["mode"], answer["complete"], answer["notes"]) == ("engineers", "lexical", True, [])
@@ -151,9 +172,16 @@ def test_json_of_a_search_holds_whole_hits(stackroom: CommandLine) -> None:
     assert (hit["metadata"]["heading"], hit["lexical_rank"], hit["dense_rank"]) == ("Hiring", 1, None)
 
 
-@pytest.mark.parametrize("top_k", ["0", "10001", "x", "1.5"])
-def test_a_top_k_out_of_range_is_wrong_usage(stackroom: CommandLine, top_k: str) -> None:
-    assert stackroom("search", "x", "--tenant", "acme", "--group", "staff", "--top-k", top_k).code == 2
+@pytest.mark.parametrize(
+    "top_k", ["0", "-1", "10001", "9" * 5000, "x", "1.5", "1_0", "٣", ""], ids=lambda number: number[:9]
+)
+@pytest.mark.parametrize(("command", "option"), [(("search", "x"), "--top-k"), (("sources",), "--limit")])
+def test_a_number_out_of_range_is_wrong_usage_and_says_which_are_taken(
+    stackroom: CommandLine, command: tuple[str, ...], option: str, top_k: str
+) -> None:
+    ran = stackroom(*command, "--tenant", "acme", "--group", "staff", option, top_k)
+    assert ran.code == 2
+    assert ran.err.startswith(f"stackroom: {option} takes a whole number of 1 to 10,000. See: stackroom {command[0]}")
 
 
 def test_sources_are_listed_page_by_page(stackroom: CommandLine) -> None:

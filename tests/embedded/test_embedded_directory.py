@@ -67,7 +67,15 @@ def test_a_newer_format_is_refused_by_its_number_and_not_touched(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "format = ", "[other]\nprogram = 1\n", "format = 1\n", 'format = 1\nlast_generation = "x"\n']
+    "text",
+    [
+        "",
+        "format = ",
+        "[other]\nprogram = 1\n",
+        "format = 1\n",
+        'format = 1\nlast_generation = "x"\n',
+        "format = 2\nlast_generation = 1\ncollections = 3\n",
+    ],
 )
 def test_a_torn_or_foreign_register_is_refused_and_not_touched(tmp_path: Path, text: str) -> None:
     (tmp_path / "library.toml").write_text(text)

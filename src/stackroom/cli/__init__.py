@@ -1,10 +1,35 @@
 """The command line `stackroom`. Needs the extra `cli`."""
 
-try:
-    from stackroom.cli._run import main
-except ModuleNotFoundError as missing:
-    if missing.name is None or missing.name.partition(".")[0] not in {"cyclopts", "rich"}:
-        raise
-    raise SystemExit('stackroom: the command line needs its extra: pip install "stackroom[cli]"') from None
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from stackroom.cli._saying import say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["main"]
+
+_FAILED: Final = 1
+_INTERRUPTED: Final = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command that `arguments` (default: the process's) ask for and return its exit code.
+
+    0 done, 1 failed, 2 not understood, 130 interrupted. What failed is said on stderr, in one line, with what to do.
+    """
+    try:
+        # Imported here, so that an interrupt while it loads ends like any other.
+        from stackroom.cli._run import run
+
+        return run(arguments)
+    except KeyboardInterrupt:
+        say("interrupted; what was written by then stays")
+        return _INTERRUPTED
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.partition(".")[0] not in {"cyclopts", "rich"}:
+            raise
+        say('the command line needs its extra: pip install "stackroom[cli]"')
+        return _FAILED

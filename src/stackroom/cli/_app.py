@@ -17,7 +17,7 @@ from stackroom.cli import _shown
 from stackroom.cli._examples import EXAMPLES
 from stackroom.cli._files import found_files
 from stackroom.cli._indexing import Outcome, index_files
-from stackroom.cli._opening import opened
+from stackroom.cli._opening import made_at_first_use, opened
 from stackroom.cli._operating import TenantCounts, counts_of, description, maintained, tenant_ids, totals
 from stackroom.cli._problems import Refused, WrongUsage
 from stackroom.cli._shown import counted, size_of
@@ -104,8 +104,8 @@ def index(
         properties["title"] = title
     if not found.files and not found.skipped:
         raise Refused("no file to index there: text is .txt .text .log .md .markdown, transcripts are .vtt .srt")
-    with opened(library, embedder, embeds=True, makes=True) as open_one:
-        outcome = index_files(open_one.library, found, properties, quiet=json)
+    with made_at_first_use(library, embedder) as made:
+        outcome = index_files(made, found, properties, quiet=json)
     _report(outcome, json=json)
     return int(outcome.failed)
 
@@ -374,7 +374,7 @@ def remove_tenant(
 
 def _ask(counts: TenantCounts) -> None:
     """Ask on the terminal; Refused when there is none, or the answer is not yes."""
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         raise Refused(
             "remove-tenant asks first, and there is no terminal to ask on; add --yes to remove without asking"
         )
@@ -435,7 +435,7 @@ def doctor(
         console = _shown.output_console()
         for problem in found:
             mend = f" — mend it: stackroom compact --library {library}" if problem.is_mended_by_compact else ""
-            console.print(f"{problem.place}: {problem.what}{mend}", soft_wrap=True)
+            console.print(in_a_cell(f"{problem.place}: {problem.what}{mend}"), soft_wrap=True)
         console.print(f"{counted(len(found), 'problem')} found", soft_wrap=True)
     return 1 if found else 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from stackroom.cli._problems import Refused
 from stackroom.indexing._loaders import LOADERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 MAX_BYTES: Final = 25 * 1024 * 1024
 
@@ -54,53 +55,78 @@ def shown_path(path: Path) -> str:
 
 
 def found_files(paths: Iterable[Path]) -> Found:
-    """Return the files that `paths` stand for, in order; nothing is read.
+    """Return the files that `paths` stand for, in order; nothing is opened but directories.
 
     A directory stands for all its files that have a loader, hidden names and symbolic links left out; their ids are
-    their paths relative to it, a single file's its name: POSIX, NFC. Refused when a path does not exist or two files
-    would become one source.
+    their paths relative to it, a single file's its name: POSIX, NFC. What cannot be looked at, and a path that is
+    neither a regular file nor a directory, is skipped. Refused when a path does not exist or two files would become
+    one source.
     """
-    given = list(paths)
-    for path in given:
-        if not path.exists():
-            raise Refused(f"{shown_path(path)} does not exist; nothing was indexed")
     found = Found()
-    for path in given:
-        if path.is_dir():
+    for path, status in _looked_at(paths, found):
+        if stat.S_ISDIR(status.st_mode):
             _walk(path, found)
         else:
-            _take_single(path, found)
+            _take_single(path, status, found)
     found.files = _each_source_once(found.files)
     return found
 
 
-def _walk(root: Path, found: Found) -> None:
-    files: list[Path] = []
+def _looked_at(paths: Iterable[Path], found: Found) -> list[tuple[Path, os.stat_result]]:
+    looked_at = []
+    for path in paths:
+        try:
+            looked_at.append((path, path.stat()))
+        except (FileNotFoundError, NotADirectoryError):
+            raise Refused(f"{shown_path(path)} does not exist; nothing was indexed") from None
+        except OSError as error:
+            found.skip(path, "unreadable", f"it cannot be looked at ({error.strerror})")
+    return looked_at
 
+
+def _walk(root: Path, found: Found) -> None:
     def cannot_list(error: OSError) -> None:
         found.skip(Path(error.filename), "unreadable", f"it cannot be listed ({error.strerror})")
 
+    files: list[tuple[str, Path, int]] = []
     for directory, folders, names in os.walk(root, onerror=cannot_list):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        files += [Path(directory, name) for name in names if not name.startswith(".")]
-    for path in sorted(files, key=lambda file: file.relative_to(root).as_posix()):
-        if path.is_symlink() or not path.is_file():
-            continue
+        for path, size in _regular_files(Path(directory), names, found):
+            files.append((path.relative_to(root).as_posix(), path, size))
+    for name, path, size in sorted(files):
         if path.suffix.lower() in LOADERS:
-            _take(path, path.relative_to(root).as_posix(), found)
+            _take(path, name, size, found)
         else:
             found.other_suffixes += 1
 
 
-def _take_single(path: Path, found: Found) -> None:
-    if path.suffix.lower() in LOADERS:
-        _take(path, path.name, found)
-    else:
+def _regular_files(directory: Path, names: Iterable[str], found: Found) -> Iterator[tuple[Path, int]]:
+    """Yield the regular files among a directory's names with their bytes, hidden names and links left out."""
+    for path in (directory / name for name in names if not name.startswith(".")):
+        try:
+            status = path.lstat()
+        except FileNotFoundError:
+            continue  # removed just now
+        except PermissionError as error:
+            found.skip(directory, "unreadable", f"its files cannot be looked at ({error.strerror})")
+            return
+        except OSError as error:
+            found.skip(path, "unreadable", f"it cannot be looked at ({error.strerror})")
+            continue
+        if stat.S_ISREG(status.st_mode):
+            yield path, status.st_size
+
+
+def _take_single(path: Path, status: os.stat_result, found: Found) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        found.skip(path, "no_file", "it is neither a regular file nor a directory")
+    elif path.suffix.lower() not in LOADERS:
         found.skip(path, "suffix", f"it is none of {' '.join(LOADERS)}")
+    else:
+        _take(path, path.name, status.st_size, found)
 
 
-def _take(path: Path, name: str, found: Found) -> None:
-    size = path.stat().st_size
+def _take(path: Path, name: str, size: int, found: Found) -> None:
     if any("\ud800" <= character <= "\udfff" for character in name):
         found.skip(path, "name", "its name is no valid Unicode; rename it")
     elif size > MAX_BYTES:
@@ -113,7 +139,7 @@ def _each_source_once(files: Iterable[SourceFile]) -> list[SourceFile]:
     first: dict[str, SourceFile] = {}
     for file in files:
         other = first.setdefault(file.source_id, file)
-        if other.path != file.path:
+        if other.path.resolve() != file.path.resolve():
             raise Refused(
                 f"{shown_path(other.path)} and {shown_path(file.path)} would be one source, {file.source_id}; "
                 "nothing was indexed: index the directory that holds both"

@@ -56,9 +56,10 @@ class Outcome:
         return any(skipped.reason not in HARMLESS for skipped in self.skipped)
 
 
-def index_files(library: Library, found: Found, properties: Mapping[str, Any], *, quiet: bool) -> Outcome:
+def index_files(library: Callable[[], Library], found: Found, properties: Mapping[str, Any], *, quiet: bool) -> Outcome:
     """Index every file as a source with these `properties`; a file that cannot be one is skipped and said.
 
+    `library` gives the one to write to; it is not asked before there is a source to write.
     A title among the properties wins over the file's own. A bar on stderr shows how far it is, on a terminal and
     unless `quiet`. Errors of the embedder and of the store end it; what was written by then stays.
     """
@@ -92,7 +93,7 @@ def _bar(found: Found, *, quiet: bool) -> Iterator[Callable[[SourceFile], None]]
         yield lambda file: progress.update(task, advance=1, name=in_a_cell(file.source_id))
 
 
-def _index_file(library: Library, file: SourceFile, properties: Mapping[str, Any]) -> Indexed | Skipped:
+def _index_file(library: Callable[[], Library], file: SourceFile, properties: Mapping[str, Any]) -> Indexed | Skipped:
     def skipped(reason: str, message: str) -> Skipped:
         return Skipped(shown_path(file.path), reason, message)
 
@@ -107,8 +108,9 @@ def _index_file(library: Library, file: SourceFile, properties: Mapping[str, Any
         return skipped("unreadable", error.strerror or type(error).__name__)
     if not source.passages:
         return skipped("empty", "it holds no text")
+    to_write_to = library()
     try:
-        return library.index_source(source)
+        return to_write_to.index_source(source)
     except Conflict:
         return skipped("conflict", "somebody else wrote it meanwhile; index it again")
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
+import tomllib
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from stackroom import Library
-from stackroom.cli._problems import Refused, WrongUsage
+from stackroom.cli._problems import Refused
 from stackroom.embedders import Embedder, Fingerprint, FunctionEmbedder, HashingEmbedder, LocalEmbedder
 from stackroom.stores import EmbeddedStore
+from stackroom.stores.embedded._directory import FORMAT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from numpy.typing import ArrayLike
 
 COLLECTION: Final = "library"
 """The collection that `Library.open` opens by default."""
+
+_FORMATS: Final = range(1, FORMAT + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,39 +41,64 @@ def opened(path: Path, embedder: str | None, *, embeds: bool = False, makes: boo
     Without an embedder's name the library's own is taken, known by its fingerprint, and the local one for a new
     library. A command that embeds nothing works on any library, whatever its embedder.
     """
-    if not makes:
-        check_library_exists(path)
+    is_there = has_library(path)
+    if not is_there and not makes:
+        raise Refused(_no_library(path))
+    # Before the store: an embedder that cannot be had must leave no new directory behind.
+    asked_for = None if is_there and embedder is None else _named_embedder(embedder or "local")
     with closing(EmbeddedStore(path)) as store:
-        fitting = _fitting_embedder(store, embedder, embeds=embeds)
+        fitting = asked_for or _own_embedder_of(store, path, embeds=embeds)
         with Library(store, COLLECTION, fitting) as library:
             yield Opened(library, store)
 
 
+@contextmanager
+def made_at_first_use(path: Path, embedder: str | None) -> Iterator[Callable[[], Library]]:
+    """Give a function that opens the library to write to; one that is missing is made at its first call."""
+    with ExitStack() as held:
+        yield cache(lambda: held.enter_context(opened(path, embedder, embeds=True, makes=True)).library)
+
+
 def check_library_exists(path: Path) -> None:
-    """Refuse a place where nothing is: reading must not make a library."""
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
-        raise Refused(f"no library in {path}: make one with `stackroom index`, or say where it is with --library DIR")
+    """Refuse a place where no library is: only indexing makes one. Nothing there is touched."""
+    if not has_library(path):
+        raise Refused(_no_library(path))
 
 
-def _fitting_embedder(store: EmbeddedStore, name: str | None, *, embeds: bool) -> Embedder:
-    if name is not None:
-        return _named_embedder(name)
+def has_library(path: Path) -> bool:
+    """Tell whether there is a library in a directory, touching nothing there.
+
+    True, too, when its register cannot be read: opening it says what is wrong.
+    """
+    try:
+        written = tomllib.loads((path / "library.toml").read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except ValueError:
+        return True
+    collections = written.get("collections", {})
+    is_readable = written.get("format") in _FORMATS and isinstance(collections, dict)
+    return not is_readable or COLLECTION in collections
+
+
+def _no_library(path: Path) -> str:
+    return f"no library in {path}: make one with `stackroom index`, or say where it is with --library DIR"
+
+
+def _own_embedder_of(store: EmbeddedStore, path: Path, *, embeds: bool) -> Embedder:
     spec = store.collection(COLLECTION)
-    if spec is None:
-        return LocalEmbedder()
+    if spec is None:  # dropped just now
+        raise Refused(_no_library(path))
     fingerprint = Fingerprint.parse(spec.fingerprint)
     return _own_embedder(fingerprint) if embeds else _silent_embedder(fingerprint)
 
 
 def _named_embedder(name: str) -> Embedder:
+    """Make the embedder of a name that `--embedder` takes."""
     kind, _, dimension = name.partition(":")
-    if name == "local":
+    if kind == "local":
         return LocalEmbedder()
-    if name == "hashing":
-        return HashingEmbedder()
-    if kind == "hashing" and dimension.isascii() and dimension.isdigit() and len(dimension) <= len("65536"):
-        return HashingEmbedder(int(dimension))
-    raise WrongUsage("--embedder must be local, hashing or hashing:DIMENSION.")
+    return HashingEmbedder(int(dimension)) if dimension else HashingEmbedder()
 
 
 def _own_embedder(fingerprint: Fingerprint) -> Embedder:

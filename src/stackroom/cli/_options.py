@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import Group, Parameter
-from cyclopts.validators import Number
 
 from stackroom.cli._problems import WrongUsage
 from stackroom.text import is_blank
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 _SHARED = Group("Library", sort_key=9)
 _NARROWING = Group("Narrowing", sort_key=5)
 _SCOPE = Group("Scope", sort_key=1)
+
+_DIGITS = re.compile(r"[0-9]{1,9}")
+_HIGHEST_NUMBER = 10_000
+_EMBEDDER = re.compile(r"local|hashing(?::[0-9]{1,5})?")
 
 DEFAULT_LIBRARY = Path("library")
 
@@ -36,9 +40,17 @@ def not_blank(what: str) -> Callable[[type, str | Iterable[str] | None], None]:
     return check
 
 
-def _whole_number(_kind: type, tokens: Sequence[Token]) -> int:
-    """Read an int; cyclopts would round 1.5."""
-    return int(tokens[0].value)
+def _number_1_to_10000(_kind: type, tokens: Sequence[Token]) -> int:
+    """Read a whole number; cyclopts would round 1.5, and int() reads 1_0."""
+    token = tokens[0]
+    if _DIGITS.fullmatch(token.value) and 1 <= int(token.value) <= _HIGHEST_NUMBER:
+        return int(token.value)
+    raise WrongUsage(f"{token.keyword} takes a whole number of 1 to {_HIGHEST_NUMBER:,}.")
+
+
+def _name_of_embedder(_kind: type, name: str | None) -> None:
+    if name is not None and not _EMBEDDER.fullmatch(name):
+        raise WrongUsage("--embedder must be local, hashing or hashing:DIMENSION.")
 
 
 def _directory(_kind: type, tokens: Sequence[Token]) -> Path:
@@ -65,6 +77,7 @@ Embedder: TypeAlias = Annotated[
         group=_SHARED,
         env_var="STACKROOM_EMBEDDER",
         metavar="NAME",
+        validator=_name_of_embedder,
         show_default="the library's own; local for a new one",
         help="The embedder: local, hashing or hashing:DIMENSION.",
     ),
@@ -159,6 +172,4 @@ FolderToFileIn: TypeAlias = Annotated[
 TagsToGive: TypeAlias = Annotated[
     tuple[str, ...], Parameter(name="--tag", metavar="TAG", validator=not_blank("--tag"), show_default=False)
 ]
-Number1To10000: TypeAlias = Annotated[
-    int, Parameter(converter=_whole_number, validator=Number(gte=1, lte=10_000), metavar="NUMBER")
-]
+Number1To10000: TypeAlias = Annotated[int, Parameter(converter=_number_1_to_10000, metavar="NUMBER")]

@@ -11,6 +11,7 @@ from cyclopts import CycloptsError
 from stackroom import EmbedderMismatch, StackroomError
 from stackroom.cli._app import app
 from stackroom.cli._problems import Refused, WrongUsage
+from stackroom.cli._saying import give_up, say
 from stackroom.cli._visible import one_line
 
 if TYPE_CHECKING:
@@ -19,63 +20,67 @@ if TYPE_CHECKING:
 DONE: Final = 0
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
-INTERRUPTED: Final = 130
 
-_EXPECTED: Final = (
-    CycloptsError,
-    WrongUsage,
-    Refused,
-    StackroomError,
-    ImportError,
-    OSError,
-    ValueError,
-    KeyboardInterrupt,
-)
+_EXPECTED: Final = (CycloptsError, WrongUsage, Refused, StackroomError, ImportError, OSError, ValueError)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command that `arguments` (default: the process's) ask for and return its exit code.
-
-    0 done, 1 failed, 2 not understood, 130 interrupted. What failed is said on stderr, in one line, with what to do.
-    """
+def run(arguments: Sequence[str] | None) -> int:
+    """Run a command and return its exit code; see `main`. KeyboardInterrupt is left to it."""
+    _keep_standard_numbers()
+    if sys.stdout is None:
+        say(f"stdout is closed, so nothing was done; lead it to {os.devnull} when nobody is to read it")
+        return FAILED
     # A terminal that cannot show a character shows a substitute; a file gets all of them.
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        result = app(
-            given,
-            print_error=False,
-            exit_on_error=False,
-            result_action="return_value",
-        )
+        result = app(given, print_error=False, exit_on_error=False, result_action="return_value")
         sys.stdout.flush()
     except BrokenPipeError:
-        # Who read our output has gone. Python would complain again when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Who read our output has gone.
+        give_up(sys.stdout)
         return FAILED
     except _EXPECTED as error:
-        sys.stderr.write(f"stackroom: {one_line(_message(error, given))}\n")
+        _flush_or_give_up()
+        say(one_line(_message(error, given)))
         return _exit_code(error)
     return result if isinstance(result, int) else DONE
 
 
-def _message(error: BaseException, given: Sequence[str]) -> str:
+def _keep_standard_numbers() -> None:
+    """Open nothing in the place of each standard stream that is closed, lest a file of the library get its number.
+
+    Libraries in C write their complaints to number 2, whatever file that is.
+    """
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if stream is None:
+            os.open(os.devnull, os.O_RDWR)
+
+
+def _flush_or_give_up() -> None:
+    """Let go of what was written already, which may be what has failed: a full disk, a stream opened for reading."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        give_up(sys.stdout)
+
+
+def _message(error: Exception, given: Sequence[str]) -> str:
     """Say what was wrong and what to do."""
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted; what was written by then stays"
     if isinstance(error, CycloptsError | WrongUsage):
         command = f" {given[0]}" if given and not given[0].startswith("-") and given[0] in app else ""
         return f"{error} See: stackroom{command} --help"
     if isinstance(error, EmbedderMismatch):
-        return f"{error}; without --embedder the library's own is taken"
+        return (
+            f"this library belongs to the embedder {error.stored}, not to {error.given}: leave --embedder and "
+            "STACKROOM_EMBEDDER away, so that the library's own is taken, or index into a new --library"
+        )
     if isinstance(error, OSError):
         return ": ".join(str(part) for part in (error.filename, error.strerror or type(error).__name__) if part)
     return str(error)
 
 
-def _exit_code(error: BaseException) -> int:
-    if isinstance(error, KeyboardInterrupt):
-        return INTERRUPTED
+def _exit_code(error: Exception) -> int:
     return WRONG_USAGE if isinstance(error, CycloptsError | WrongUsage) else FAILED

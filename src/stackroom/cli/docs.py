@@ -20,7 +20,7 @@ Stackroom is not on PyPI yet: what is installed here is a checkout, in whose dir
 
 `pip install ".[cli,local]"` brings the command `stackroom`. It works on a library in a directory: the one that
 `--library` names, else the environment's `STACKROOM_LIBRARY`, else `./library`. `stackroom index` makes it when it is
-missing; no other command does.
+missing and there is a source to write; no other command does, and each refuses a directory without one untouched.
 
 * **Scope.** Whatever reads names a tenant and at least one group, whatever writes a tenant. Nothing widens that.
 * **Sources.** A file is a source. Its id is its path relative to the directory that was given (`guides/setup.md`), or
@@ -35,9 +35,12 @@ missing; no other command does.
   then those of the last call. A file that was deleted stays in the library until `stackroom remove` takes it out.
 * **Output.** `--json` prints one JSON document on stdout. Progress, notes and errors go to stderr. In a pipe nothing is
   folded or shortened, and `stackroom sources` writes a line of tab-separated cells for each source, below one with
-  their names: `stackroom sources … | tail -n +2 | cut -f 1` lists the ids.
+  their names: `stackroom sources … | tail -n +2 | cut -f 1` lists the ids. Where people read, characters that steer a
+  terminal, break a line or turn the direction of writing show as substitutes (`␊`, `\\u202e`); JSON holds what is
+  stored.
 * **Exit codes.** 0 done; 1 failed, or some file was not indexed though it should have been (an empty one is no
-  failure); 2 the command line was not understood; 130 interrupted. What was written by then stays.
+  failure), or stdout is closed (nothing is done then); 2 the command line was not understood; 130 interrupted. What
+  was written by then stays.
 
 The examples run as they stand, in this order, where a directory `notes` holds these two files:
 

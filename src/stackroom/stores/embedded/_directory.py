@@ -325,7 +325,7 @@ def _parsed(stored: bytes) -> Register:
     try:
         collections = {name: _entry(of_name) for name, of_name in written.get("collections", {}).items()}
         return Register(collections, int(written["last_generation"]), number)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(f"{_TOML} lacks what format {number} has; restore it from a backup") from error
 
 
