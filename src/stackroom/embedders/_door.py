@@ -74,6 +74,8 @@ class Gate:
             self._places.release()
 
 
+_NO_LIMIT = Gate(None)
+
 _gates: weakref.WeakValueDictionary[int, Gate] = weakref.WeakValueDictionary()
 _gates_lock = threading.Lock()
 
@@ -90,7 +92,7 @@ def embed_in_batches(
     texts: Sequence[str],
     batch_size: int,
     *,
-    gate: Gate,
+    gate: Gate = _NO_LIMIT,
     cancel: object = None,
 ) -> NDArray[np.float32]:
     """Return the vectors of `texts`, shape (n, dimension), asked for in order, one call after the other.
