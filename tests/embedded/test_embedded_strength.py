@@ -280,7 +280,14 @@ with ExitStack() as held:
     store.close()
 
 
-def test_kill_minus_nine_between_blocks_segments_merges_and_renumbering_loses_nothing(tmp_path: Path) -> None:
+def test_kill_minus_nine_between_blocks_segments_merges_and_renumbering_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_codes, "BLOCK", 64)
+    monkeypatch.setattr(_vectors, "EXACT_ROWS", 30)
+    monkeypatch.setattr(_segments, "SMALL", 32)
+    monkeypatch.setattr(_segments, "LARGE", 128)
+    monkeypatch.setattr(_derived, "SPARE_ROWS", 60)
     lines = """
 import itertools, sys, random
 from stackroom.stores.embedded import _codes, _derived, _segments, _vectors
