@@ -20,6 +20,7 @@ from stackroom.filters import And, Eq, Exists, Filter, In
 from stackroom.stores import CollectionSpec, EmbeddedStore, LexicalQuery, Record
 from stackroom.stores.embedded import _codes, _derived, _reads, _segments, _shards, _vectors, _writes
 from stackroom.stores.embedded._shard import create_shard
+import itertools
 
 T = Eq("tenantId", "t")
 
@@ -409,3 +410,80 @@ def test_a_shard_of_a_newer_format_is_refused_and_not_taken_for_none(tmp_path: P
         assert connection.execute("SELECT count(*) FROM passage").fetchone() == (5,)
     connection.close()
     again.close()
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_a_merge_takes_small_segments_alone_and_none_twice(tmp_path: Path) -> None:
+    store = made(tmp_path)
+    for number in range(40):
+        written = [record("t", f"s{number}", at, f"word{at} common") for at in range(32)]
+        store.replace("c", written, where=of("t", f"s{number}"))
+    store.close()
+    with sqlite3.connect(tmp_path / "1" / "t" / "shard.db") as connection:
+        runs = connection.execute("SELECT first_row, end_row FROM segment ORDER BY first_row").fetchall()
+    connection.close()
+    assert all(end - first <= 512 for first, end in runs), "no more than a large one's rows are merged"
+    assert all(first == end for (_, end), (first, _) in itertools.pairwise(runs))
+
+
+@pytest.mark.usefixtures("small_steps")
+def test_two_that_merge_at_once_count_no_posting_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_shards.Shards, "care_soon", lambda *_arguments: None)
+    store, other = made(tmp_path), EmbeddedStore(tmp_path)
+    for number in range(32):
+        store.replace("c", [record("t", f"s{number}", at, "common") for at in range(32)], where=of("t", f"s{number}"))
+    entry = store._directory.register().entry("c")  # noqa: SLF001 - two at the same work is what is tried
+    lists_of = _segments.lists_of
+
+    def late(passages: Any) -> Any:
+        monkeypatch.setattr(_segments, "lists_of", lists_of)
+        with other._shards.used(other._shards.path_of(entry, "t"), entry) as theirs:  # noqa: SLF001 - likewise
+            assert theirs is not None
+            assert _derived.merge(theirs)
+        return lists_of(passages)
+
+    monkeypatch.setattr(_segments, "lists_of", late)
+    with store._shards.used(store._shards.path_of(entry, "t"), entry) as ours:  # noqa: SLF001 - likewise
+        assert ours is not None
+        assert _derived.merge(ours)
+    assert store.problems() == []
+    assert len(store.lexical("c", LexicalQuery("common"), where=T, limit=5000)) == 1024
+    store.close()
+    other.close()
+
+
+def test_a_swap_after_a_tenant_was_made_anew_by_another_handle_succeeds(tmp_path: Path) -> None:
+    store, other = made(tmp_path), EmbeddedStore(tmp_path)
+    store.create_collection("c.side", CollectionSpec(2, "m"))
+    store.replace("c", [record("t", "s", 0)], where=of("t", "s"))
+    other.delete("c", where=T)
+    assert store.problems() == []
+    other.replace("c", [record("t", "n", 0)], where=of("t", "n"))
+    assert store.problems() == []
+    store.swap("c", "c.side")
+    assert other.count("c", where=Exists("tenantId")) == 0
+    store.close()
+    other.close()
+
+
+def test_each_handle_erases_what_it_removed_whichever_closes_first(tmp_path: Path) -> None:
+    one, other = made(tmp_path), EmbeddedStore(tmp_path)
+    for store, word in ((one, "secretone"), (other, "secrettwo")):
+        store.replace("c", [record("t", word, at, word) for at in range(3)], where=of("t", word))
+        kept = f"kept{len(word)}"
+        store.replace("c", [record("t", kept, 0, "stays")], where=of("t", kept))
+    one.delete("c", where=of("t", "secretone"))
+    other.delete("c", where=And(of("t", "secrettwo"), Eq("index", 0)))
+    one.close()
+    assert b"secretone" not in bytes_below(tmp_path), "not in the log either, though another handle is open"
+    other.delete("c", where=of("t", "secrettwo"))
+    other.close()
+    assert b"secrettwo" not in bytes_below(tmp_path)
+
+
+def test_a_shard_without_sources_has_no_problems(tmp_path: Path) -> None:
+    store = made(tmp_path)
+    store.replace("c", [record("t", "s", 0)], where=of("t", "s"))
+    store.delete("c", where=of("t", "s"))
+    assert store.problems() == []
+    store.close()

@@ -6,7 +6,7 @@ matrix product whose blocks depend on where a row lies.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+_RUNS_A_PLACE = 16
 _SLICE = 4096
 """Rows that are widened to float64 at a time: bounds memory."""
 
@@ -57,12 +58,23 @@ def cosines(rows: NDArray[np.float32], norms: NDArray[np.float64], query: NDArra
     return np.clip(scores / norms, -1.0, 1.0)
 
 
+def lowest_of_best(scores: NDArray[Any], limit: int) -> float:
+    """Return the score of the last of the best `limit`; there must be more than so many.
+
+    Of many scores only those are sorted out that reach the `limit`-th best of the maxima of runs: no fewer are better.
+    """
+    width = len(scores) // (_RUNS_A_PLACE * limit)
+    if width > 1:
+        maxima = scores[: len(scores) // width * width].reshape(-1, width).max(axis=1)
+        scores = scores[scores >= np.partition(maxima, len(maxima) - limit)[len(maxima) - limit]]
+    return float(np.partition(scores, len(scores) - limit)[len(scores) - limit])
+
+
 def best(scores: NDArray[np.float64], limit: int, tie_key: Callable[[int], tuple[str, str]]) -> list[int]:
     """Return the positions of the `limit` best scores: score down, then `tie_key` (id, tenant) up. Ties are exact."""
     kept = np.arange(len(scores))
     if limit < len(scores):
-        cut = np.partition(scores, len(scores) - limit)[len(scores) - limit]
-        kept = np.flatnonzero(scores >= cut)
+        kept = np.flatnonzero(scores >= lowest_of_best(scores, limit))
     order = kept[np.argsort(-scores[kept], kind="stable")]
     falls = np.flatnonzero(np.diff(scores[order])) + 1
     if len(falls) + 1 < len(order):  # only then is there a tie to break

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Codes = NDArray[np.uint64]
+Distances = NDArray[np.unsignedinteger[Any]]
 
 BLOCK: Final = 8192
 """Rows whose codes lie together: for each 64 bits of a code, a run of as many words."""
@@ -28,6 +29,10 @@ _ROTATED_AT_ONCE: Final = 512
 _QUERIES: Final = 64
 _NEAREST: Final = 10
 _LONG: Final = 50
+
+_FEW_WORDS: Final = 3
+"""So many words' counts add up within a byte."""
+
 _FEWEST: Final = 400
 _FRACTIONS: Final = (1.0, 0.25, 0.0625)
 _SAFETY: Final = 1.5
@@ -133,28 +138,35 @@ def blocks_of(codes: Codes) -> Codes:
     return np.ascontiguousarray(codes.reshape(-1, BLOCK, codes.shape[1]).transpose(0, 2, 1))
 
 
-def distances(blocks: Codes, code: Codes) -> NDArray[np.uint32]:
+def distances(blocks: Codes, code: Codes) -> Distances:
     """Return the Hamming distance of every row of blocks, shape (n, words, BLOCK), to a code, shape (words,)."""
-    found = np.zeros((len(blocks), blocks.shape[2]), dtype=np.uint32)
+    found = np.zeros((len(blocks), blocks.shape[2]), dtype=_counter(code))
     word = np.empty(blocks.shape[2], dtype=np.uint64)
-    count = np.empty(blocks.shape[2], dtype=np.uint8)
+    count, sum_of_few = np.empty((2, blocks.shape[2]), dtype=np.uint8)
     for block, of_block in zip(blocks, found, strict=True):
-        for number in range(len(code)):
-            np.bitwise_xor(block[number], code[number], out=word)
-            np.bitwise_count(word, out=count)
-            np.add(of_block, count, out=of_block)
+        for first in range(0, len(code), _FEW_WORDS):
+            np.bitwise_count(np.bitwise_xor(block[first], code[first], out=word), out=sum_of_few)
+            for number in range(first + 1, min(first + _FEW_WORDS, len(code))):
+                np.bitwise_count(np.bitwise_xor(block[number], code[number], out=word), out=count)
+                np.add(sum_of_few, count, out=sum_of_few)
+            np.add(of_block, sum_of_few, out=of_block)
     return found.ravel()
 
 
-def distances_of(blocks: Codes, rows: NDArray[np.int64], code: Codes) -> NDArray[np.uint32]:
+def distances_of(blocks: Codes, rows: NDArray[np.int64], code: Codes) -> Distances:
     """Return the Hamming distance of some rows of blocks to a code."""
     flat = blocks.reshape(-1)
     words = len(code)
     places = (rows // BLOCK) * (words * BLOCK) + rows % BLOCK
-    found = np.zeros(len(rows), dtype=np.uint32)
+    found = np.zeros(len(rows), dtype=_counter(code))
     for number in range(words):
         found += np.bitwise_count(flat.take(places + number * BLOCK) ^ code[number])
     return found
+
+
+def _counter(code: Codes) -> type[np.uint16 | np.uint32]:
+    """Return what counts all bits of a code without overflow."""
+    return np.uint16 if 64 * len(code) <= np.iinfo(np.uint16).max else np.uint32
 
 
 def calibrated(
@@ -196,7 +208,7 @@ def _nearest(rows: NDArray[np.float32], part: NDArray[np.int64], queries: NDArra
     return found
 
 
-def _ranks(distance: NDArray[np.uint32], nearest: NDArray[np.int64]) -> NDArray[np.int64]:
+def _ranks(distance: Distances, nearest: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return how many rows are at least as near by code as each of the nearest by vector."""
     reached = np.cumsum(np.bincount(distance))
     return np.asarray(reached[distance[nearest]], dtype=np.int64)

@@ -99,7 +99,7 @@ def live_rows(reader: sqlite3.Connection, end: int) -> np.ndarray[tuple[int], np
 
 def needs_care(reader: sqlite3.Connection) -> bool:
     """Tell whether there is something to merge, or too many rows are unused."""
-    return _is_sparse(state_of(reader)) or _segments.mergeable(reader) is not None
+    return _is_sparse(state_of(reader)) or bool(_segments.mergeable(reader))
 
 
 def _is_sparse(state: State) -> bool:
@@ -120,13 +120,14 @@ def merge(shard: Shard) -> bool:
     """Merge small segments into a large one, if there are enough; the writers' lock is held only to put it in."""
     with shard.reading(_nothing) as (reader, _):
         found = _segments.mergeable(reader)
-        if found is None:
+        if not found:
             return False
-        layout = state_of(reader).layout
-        lists = _segments.lists_of(_segments.passages_between(reader, *found))
+        first, end, layout = found[0][1], found[-1][2], state_of(reader).layout
+        lists = _segments.lists_of(_segments.passages_between(reader, first, end))
     with shard.writing(_nothing) as (writer, _):
-        if state_of(writer).layout == layout:
-            _segments.write_segment(writer, *found, lists)
+        is_as_it_was = _segments.segments_between(writer, first, end) == found
+        if is_as_it_was and state_of(writer).layout == layout:  # else somebody else has been at it
+            _segments.write_segment(writer, first, end, lists)
     return True
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shutil
 import sqlite3
 import threading
@@ -16,14 +17,14 @@ import tomllib
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from stackroom._errors import Conflict, StoreError, StoreUnavailable, UnknownCollection
 from stackroom.stores._protocol import CollectionSpec
 from stackroom.stores.embedded._holders import HOST, Holder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 FORMAT: Final = 2
 """The format that this code writes. It brings older ones to it and refuses newer ones."""
@@ -36,6 +37,10 @@ _LEDGER: Final = "ledger.db"
 _HOLDER: Final = "ledger.json"
 _BEGUN: Final = re.compile(r"ledger\.json|ledger\.db(-wal|-shm|-journal)?|library\.toml\.new")
 _HEADER: Final = "# The register of a Stackroom library. Stackroom keeps it; change nothing here by hand.\n"
+
+
+Mark: TypeAlias = tuple[int, int]
+"""That a shard, by its number, may hold removed data, left by one handle on the directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,7 @@ def _advice(error: sqlite3.Error) -> str:
     if name.startswith("SQLITE_FULL"):
         return "the disk is full: nothing was changed; make room and try again"
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
-        return "the library's directory cannot be written (read-only, or no permission); nothing was changed"
+        return "the library's files cannot be opened (read-only, no permission, too many open); nothing was changed"
     if name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
         return "a shard's database is damaged: `stackroom doctor` says which; restore it from a backup"
     return f"the library's database refused the call ({name}: {error}); nothing was changed"
@@ -114,6 +119,7 @@ class Directory:
         self._register = Register()
         self._lock_timeout = lock_timeout
         self._holder = Holder(self.path / _HOLDER)
+        self._handle = secrets.randbits(62)
         with database_errors():
             self._check()
             self.path.mkdir(parents=True, exist_ok=True)
@@ -133,7 +139,7 @@ class Directory:
                 ledger.execute("CREATE TABLE IF NOT EXISTS shard (number INTEGER PRIMARY KEY AUTOINCREMENT)")
                 ledger.execute(
                     "CREATE TABLE IF NOT EXISTS unerased"
-                    " (shard INTEGER, process INTEGER, host TEXT, PRIMARY KEY (shard, process, host))"
+                    " (shard INTEGER, process INTEGER, host TEXT, handle INTEGER, PRIMARY KEY (shard, handle))"
                 )
                 if not (self.path / _TOML).exists():
                     self._write(Register())
@@ -223,25 +229,25 @@ class Directory:
         return int(number or 0)
 
     def mark_unerased(self, shard: int) -> None:
-        """Note that this process may leave removed data in a shard's files."""
+        """Note that this handle may leave removed data in a shard's files."""
         with self.locked() as ledger:
-            ledger.execute("INSERT OR IGNORE INTO unerased VALUES (?, ?, ?)", (shard, os.getpid(), HOST))
+            mark = (shard, os.getpid(), HOST, self._handle)
+            ledger.execute("INSERT OR IGNORE INTO unerased VALUES (?, ?, ?, ?)", mark)
 
-    def unerased(self) -> list[int]:
-        """Return the shards that this process has marked, or one of this host that has died since."""
+    def marks(self) -> list[Mark]:
+        """Return the marks that this handle has made, or a process of this host that has died since."""
         with database_errors():
-            marked = self._ledger.execute("SELECT shard, process, host FROM unerased").fetchall()
-        return sorted({shard for shard, process, host in marked if host == HOST and not _is_another(process)})
+            every = self._ledger.execute("SELECT shard, handle, process, host FROM unerased").fetchall()
+        return [
+            (shard, handle)
+            for shard, handle, process, host in every
+            if handle == self._handle or (host == HOST and not _lives(process))
+        ]
 
-    def erased(self, shard: int) -> None:
-        """Take back the marks of a shard whose files hold nothing removed any more."""
+    def take_back(self, marks: Iterable[Mark]) -> None:
+        """Take back marks of shards that hold nothing removed any more; others that came meanwhile stay."""
         with self.locked() as ledger:
-            marked = ledger.execute("SELECT process, host FROM unerased WHERE shard = ?", (shard,)).fetchall()
-            for process, host in marked:
-                if host == HOST and not _is_another(process):
-                    ledger.execute(
-                        "DELETE FROM unerased WHERE shard = ? AND process = ? AND host = ?", (shard, process, host)
-                    )
+            ledger.executemany("DELETE FROM unerased WHERE shard = ? AND handle = ?", list(marks))
 
     def generation_path(self, generation: int) -> Path:
         """Return the directory of a generation's shards; it need not exist."""
@@ -288,10 +294,8 @@ class Directory:
         sync_directory(self.path)
 
 
-def _is_another(process: int) -> bool:
-    """Tell whether a process of this host is another one, and lives."""
-    if process == os.getpid():
-        return False
+def _lives(process: int) -> bool:
+    """Tell whether a process of this host is still there."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -91,9 +91,8 @@ def _problems_of_truth(reader: sqlite3.Connection, state: State) -> Iterator[str
     counted = sum(count for _, count in runs)
     if counted != passages or passages != state.live:
         yield "sources and passages do not add up"
-    if any(
-        first + count > after for (first, count), (after, _) in zip(runs, [*runs[1:], (state.rows, 0)], strict=True)
-    ):
+    ends = [first for first, _ in runs[1:]] + [state.rows]
+    if any(first + count > end for (first, count), end in zip(runs, ends, strict=False)):
         yield "sources lie over each other"
     lacking = reader.execute(
         "SELECT count(*) FROM source LEFT JOIN vectors ON vectors.source = source.number"

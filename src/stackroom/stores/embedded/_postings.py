@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,14 +210,15 @@ class Asked:
         is_allowed = np.zeros(self.rows, dtype=np.bool_)
         is_allowed[allowed] = True
         total = np.zeros(self.rows, dtype=np.float64)
-        held: NDArray[Any] = np.zeros(self.rows, dtype=np.int32 if self.needs_all else np.bool_)
+        held = np.zeros(self.rows if self.needs_all else 0, dtype=np.int32)
         for terms in self.words:
             rows, scores = self._best(terms, is_allowed)
             total[rows] += scores
-            held[rows] += True
-        if self.needs_all:
-            held = held == len(self.words)
-        found = np.flatnonzero(held) if self.words else np.zeros(0, dtype=np.int64)
+            if self.needs_all:
+                held[rows] += 1
+        found = np.flatnonzero(
+            held == len(self.words) if self.needs_all and self.words else total
+        )  # scores are above 0
         return found, total[found]
 
     def _best(self, terms: list[_Term], is_allowed: Mask) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

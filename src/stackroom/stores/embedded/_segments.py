@@ -27,6 +27,9 @@ SMALL: Final = 16_384
 LARGE: Final = 8 * SMALL
 """Rows of a merged segment; it stays as it is, so a merge never needs more memory than this many rows' postings."""
 
+Segment = tuple[int, int, int]
+"""A segment's number, and its rows: from the first to before the end."""
+
 Lists = tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.float32]]
 """Term, row and impact of every posting of some rows."""
 
@@ -102,16 +105,29 @@ def write_segment(writer: sqlite3.Connection, first: int, end: int, lists: Lists
     )
 
 
-def mergeable(reader: sqlite3.Connection) -> tuple[int, int] | None:
-    """Return the rows of the first run of small segments that together make a large one, or None."""
-    first = end = None
-    for first_row, end_row in reader.execute("SELECT first_row, end_row FROM segment ORDER BY first_row"):
-        if end_row - first_row >= LARGE or first is None or first_row != end:
-            first = first_row
-        end = end_row
-        if end_row - first_row < LARGE and end - first >= LARGE:
-            return first, end
-    return None
+def mergeable(reader: sqlite3.Connection) -> list[Segment]:
+    """Return the first run of small segments beside each other that together make a large one, or nothing."""
+    run: list[Segment] = []
+    for segment in segments_between(reader, 0, None):
+        _, first, end = segment
+        if end - first >= LARGE:
+            run = []
+            continue
+        if run and run[-1][2] != first:
+            run = []
+        run.append(segment)
+        if end - run[0][1] >= LARGE:
+            return run
+    return []
+
+
+def segments_between(reader: sqlite3.Connection, first: int, end: int | None) -> list[Segment]:
+    """Return the segments (number, first row, end) that lie in some rows, in their order."""
+    return reader.execute(
+        "SELECT number, first_row, end_row FROM segment WHERE end_row > ? AND (? IS NULL OR first_row < ?)"
+        " ORDER BY first_row",
+        (first, end, end),
+    ).fetchall()
 
 
 def posting_of(stored: bytes) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

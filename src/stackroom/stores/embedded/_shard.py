@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 FILE: Final = "shard.db"
 HOLDER: Final = "writer.json"
 
+_CHECKPOINT_MILLISECONDS: Final = 2000
+"""How long erasing waits for readers, before it leaves the rest to the next close."""
+
 _LOOKS: Final = 10
 """How often a file that is just being made or removed is looked at."""
 
@@ -177,6 +180,10 @@ class Shard:
         with self._write_lock, database_errors():
             writer = self._writing_connection()
             writer.execute("VACUUM")
+            writer.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_MILLISECONDS}")
+            is_busy, _, _ = writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if is_busy:
+                raise StoreUnavailable("another process reads a shard, so what was removed still stands in its log")
             writer.execute("UPDATE state SET scrubbed = ?", (removals,))
 
     def close(self) -> None:

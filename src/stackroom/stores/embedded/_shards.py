@@ -97,6 +97,14 @@ class Shards:
         if shard is not None:
             self.forget(shard)
 
+    def forget_all(self) -> None:
+        """Let all shards go that are open: some of them are no longer what stands in their place."""
+        with self._lock:
+            shards = list(self._open.values())
+            self._open.clear()
+        for shard in shards:
+            shard.close()
+
     def forget_unnamed(self) -> None:
         """Let the shards go whose generation no collection has any more."""
         with self._lock:
@@ -133,33 +141,36 @@ class Shards:
     def _erase_marked(self) -> None:
         """Erase what was removed, one shard after the other; what cannot be erased now is at the next close."""
         try:
-            marked = self._directory.unerased()
-            if set(marked) - self._paths.keys():
+            marks = self._directory.marks()
+            if {shard for shard, _ in marks} - self._paths.keys():
                 self._find_all()
         except StackroomError as error:
             _log.warning("it could not be seen what is to be erased (%s); it will be at the next close", error)
             return
-        for number in marked:
+        for number in sorted({shard for shard, _ in marks}):
             try:
                 self._erase(number)
+                self._directory.take_back(mark for mark in marks if mark[0] == number)
             except (StackroomError, ShardIsGone) as error:
                 _log.warning("removed data could not be erased from a shard (%s); it will be at the next close", error)
 
     def _erase(self, number: int) -> None:
-        if number in self._paths:
-            path, entry = self._paths[number]
-            if is_finished(path):
-                shard = self._opened(path, entry)
-                try:
-                    if shard.number == number and _writes.end_if_empty(shard):
-                        self.remove_gone(path)
-                    elif shard.number == number:
-                        _derived.erase(shard)
-                finally:
-                    shard.close()
-            else:
+        if number not in self._paths:
+            return
+        path, entry = self._paths[number]
+        if not is_finished(path):
+            self.remove_gone(path)
+            return
+        shard = self._opened(path, entry)
+        try:
+            if shard.number != number:
+                return
+            if _writes.end_if_empty(shard):
                 self.remove_gone(path)
-        self._directory.erased(number)
+            else:
+                _derived.erase(shard)
+        finally:
+            shard.close()
 
     def _find_all(self) -> None:
         """Look where every shard lies: some was marked by a process that has died."""

@@ -131,12 +131,25 @@ class EmbeddedStore:
                 self._let_go_of_unnamed()
 
     def swap(self, name: str, side: str, *, expect: AbstractSet[int] | None = None) -> None:
-        """Let the collection `side` take the name, in one step, while no shard of either can be written."""
+        """Let the collection `side` take the name, in one step, while no shard of either can be written.
+
+        The files of all its tenants are open meanwhile.
+        """
         self._check_open()
+        check_name(name)
         check_name(side)
+        while True:
+            try:
+                self._swap(name, side, expect)
+            except ShardIsGone:  # a tenant was removed meanwhile, perhaps by another process
+                self._shards.forget_all()
+            else:
+                return
+
+    def _swap(self, name: str, side: str, expect: AbstractSet[int] | None) -> None:
         with self._directory.locked():
             register = self._directory.register()
-            taken, taking = register.entry(check_name(name)), register.entry(side)
+            taken, taking = register.entry(name), register.entry(side)
             with ExitStack() as held:
                 versions = [
                     held.enter_context(shard.writing(_versions))[1] for shard in self._shards.every(taken, held)
@@ -289,19 +302,27 @@ class EmbeddedStore:
         ]
         for entry in self._directory.register().collections.values():
             for path in self._shards.paths_of(entry):
-                with self._shards.used(path, entry) as shard:
-                    place = str(path.relative_to(self.path))
-                    if shard is None:
-                        found.append(Problem(place, "no finished shard", is_mended_by_compact=False))
-                    else:
-                        found += [Problem(place, *problem) for problem in _maintenance.problems(shard)]
+                found += self._problems_at(path, entry)
         return found
+
+    def _problems_at(self, path: Path, entry: Entry) -> list[Problem]:
+        place = str(path.relative_to(self.path))
+        seen: list[tuple[str, bool]] | _Again | None = _Again.GONE
+        for _ in range(_TRIES):
+            if isinstance(seen, _Again):
+                seen = self._tried(path, entry, lambda shard: list(_maintenance.problems(shard)), mends=False)
+        if seen is None or isinstance(seen, _Again):
+            return [Problem(place, "no finished shard: what is left of a removed tenant", is_mended_by_compact=True)]
+        return [Problem(place, *problem) for problem in seen]
 
     def compact(self) -> None:
         """Write everything derived anew, without the rows and the space of what was removed, and erase orphans."""
         self._check_open()
         with self._directory.locked():
             self._directory.sweep()
+        for entry in self._directory.register().collections.values():
+            for path in self._shards.paths_of(entry):
+                self._shards.remove_gone(path)
         for name in self._directory.register().collections:
             self._in_shards(name, Exists(keys.TENANT), _maintenance.compact)
 

@@ -6,7 +6,7 @@ Few rows are compared one by one. Of many, their codes choose candidates, and th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -190,7 +190,7 @@ class Snapshot:
         """Return the rows that may be among the best `limit`, as float32 is off by twice its bound at most."""
         if len(rows) <= limit:
             return rows
-        found: Rows = rows[rough >= _last(rough, limit) - 2 * _SINGLE * self.vectors.shape[1]]
+        found: Rows = rows[rough >= _ranking.lowest_of_best(rough, limit) - 2 * _SINGLE * self.vectors.shape[1]]
         return found
 
     def exact_scores(self, rows: Rows, query: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -229,7 +229,7 @@ class Snapshot:
                 return allowed[np.concatenate(places)], np.concatenate(scores)
             wanted = len(allowed) if 2 * found > len(allowed) // 2 else 2 * found
 
-    def _distances(self, allowed: Rows, query: NDArray[np.float32]) -> NDArray[np.uint32]:
+    def _distances(self, allowed: Rows, query: NDArray[np.float32]) -> NDArray[np.unsignedinteger[Any]]:
         """Return the Hamming distances of the codes of allowed rows to a query's."""
         if self.quantiser is None or self.blocks is None or self.newest is None:
             raise AssertionError("only a quantiser says how many candidates are needed")
@@ -240,7 +240,7 @@ class Snapshot:
             distance = _codes.distances(self.blocks, code)[allowed[:split]]
         else:
             distance = _codes.distances_of(self.blocks, allowed[:split], code)
-        newest = np.bitwise_count(self.newest[allowed[split:] - coded] ^ code).sum(axis=1, dtype=np.uint32)
+        newest = np.bitwise_count(self.newest[allowed[split:] - coded] ^ code).sum(axis=1, dtype=distance.dtype)
         return np.concatenate([distance, newest])
 
     def _rough(self, rows: Rows, query: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -253,16 +253,11 @@ class Snapshot:
         return rough
 
 
-def _last(scores: NDArray[np.float32], limit: int) -> float:
-    """Return the score of the last of the best `limit`."""
-    return float(np.partition(scores, len(scores) - limit)[len(scores) - limit])
-
-
 def _brings_some_of_the_best(scores: list[NDArray[np.float32]], fresh: NDArray[np.float32], limit: int) -> bool:
     """Tell whether some of the newest candidates are among the best `limit`, or among the best ten."""
     every = np.concatenate([*scores, fresh])
     best = max(limit, _NEAREST)
-    return len(every) <= best or bool((fresh >= _last(every, best)).any())
+    return len(every) <= best or bool((fresh >= _ranking.lowest_of_best(every, best)).any())
 
 
 def vectors_of(stored: bytes, dimension: int) -> NDArray[np.float32]:
