@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import multiprocessing
 import os
 import sqlite3
@@ -20,7 +21,6 @@ from stackroom.filters import And, Eq, Exists, Filter, In
 from stackroom.stores import CollectionSpec, EmbeddedStore, LexicalQuery, Record
 from stackroom.stores.embedded import _codes, _derived, _reads, _segments, _shards, _vectors, _writes
 from stackroom.stores.embedded._shard import create_shard
-import itertools
 
 T = Eq("tenantId", "t")
 
