@@ -84,11 +84,6 @@ class Catalogue:
         first = int(self._first_rows.view()[slot])
         return range(first, first + int(self._row_counts.view()[slot]))
 
-    def live_slots_from(self, row: int) -> list[int]:
-        """Return the slots whose source is there and whose rows begin at `row` or later, by row."""
-        found = np.flatnonzero(self._is_live.view() & (self._first_rows.view() >= row))
-        return [int(slot) for slot in found[np.argsort(self._first_rows.view()[found], kind="stable")]]
-
     def version(self, slot: int) -> int:
         """Return the version of a slot's source."""
         return int(self._versions.view()[slot])
