@@ -20,7 +20,7 @@ from stackroom.text import expanding_terms, query_terms
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from stackroom.stores._protocol import LexicalQuery
     from stackroom.stores.embedded._catalogue import Catalogue, Rows
@@ -39,6 +39,11 @@ CacheKey: TypeAlias = tuple[tuple[int, int], int, int, int]
 
 _AT_A_TIME: Final = 900
 """Lists asked for by one statement: SQLite takes 999 parameters everywhere."""
+
+_LOOKUPS: Final = 16
+"""So many times more rows than allowed ones make looking those up cheaper than reading lists through."""
+
+_COUNTED: Final = 100_000
 
 CACHE_BYTES: Final = 64 * 2**20
 """How much all shards of a store keep of lists that were read."""
@@ -81,6 +86,8 @@ class Postings:
     def __init__(self, numbering: tuple[int, int], cache: ListCache) -> None:
         self._numbering = numbering
         self._cache = cache
+        self._counted: dict[int, int] = {}
+        self._counted_at = 0
         self._begin_at(0)
 
     def _begin_at(self, row: int) -> None:
@@ -112,14 +119,25 @@ class Postings:
         expanding = expanding_terms(query.text) if query.prefix else frozenset[str]()
         words = [self._numbers(word, reader, expands=word in expanding) for word in query_terms(query.text)]
         lists = self._lists({number for numbers in words for number in numbers}, reader)
-        is_live = None if catalogue.live_rows == len(catalogue.row_slots) else catalogue.row_is_live
-        terms = {number: _Term(*posting, _holding(posting, is_live)) for number, posting in lists.items()}
+        terms = {
+            number: _Term(*posting, self._holding(number, posting, catalogue)) for number, posting in lists.items()
+        }
         return Asked(
             [[terms[number] for number in numbers] for numbers in words],
             catalogue.live_rows,
             len(catalogue.row_slots),
             needs_all=query.match == "all",
         )
+
+    def _holding(self, term: int, posting: Posting, catalogue: Catalogue) -> int:
+        """Return how many live rows hold a term; counted once, until something is written."""
+        if catalogue.live_rows == len(catalogue.row_slots):
+            return len(posting[0])
+        if self._counted_at != catalogue.position or len(self._counted) > _COUNTED:
+            self._counted, self._counted_at = {}, catalogue.position
+        if term not in self._counted:
+            self._counted[term] = int(np.count_nonzero(catalogue.row_is_live[posting[0]]))
+        return self._counted[term]
 
     def _numbers(self, word: str, reader: sqlite3.Connection, *, expands: bool) -> list[int]:
         """Return the numbers of the stored terms that stand for a word."""
@@ -185,15 +203,15 @@ def _joined(lists: list[Posting]) -> Posting:
     return np.concatenate([rows for rows, _ in lists]), np.concatenate([impacts for _, impacts in lists])
 
 
-def _holding(posting: Posting, is_live: Mask | None) -> int:
-    return len(posting[0]) if is_live is None else int(np.count_nonzero(is_live[posting[0]]))
-
-
 @dataclass(frozen=True, slots=True)
 class _Term:
     rows: NDArray[np.int64]
     impacts: NDArray[np.float32]
     holding: int
+
+
+Places: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.float64]]"
+Scored: TypeAlias = "Callable[[_Term], Places]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,34 +224,51 @@ class Asked:
     needs_all: bool
 
     def scores(self, allowed: Rows) -> tuple[Rows, NDArray[np.float64]]:
-        """Return the allowed rows that hold the words, and their BM25, in no order."""
+        """Return the allowed rows that hold the words, and their BM25, in no order.
+
+        Few allowed rows are looked up in the lists; many are marked, and the lists are read through. Either way sums
+        run over the words in their order, so scores are the same bit for bit.
+        """
+        if len(allowed) * _LOOKUPS < self.rows:
+            found, scores = self._summed(len(allowed), lambda term: self._looked_up(term, allowed))
+            return allowed[found], scores
         is_allowed = np.zeros(self.rows, dtype=np.bool_)
         is_allowed[allowed] = True
-        total = np.zeros(self.rows, dtype=np.float64)
-        held = np.zeros(self.rows if self.needs_all else 0, dtype=np.int32)
+        return self._summed(self.rows, lambda term: self._read_through(term, is_allowed))
+
+    def _summed(self, size: int, scored: Scored) -> tuple[Rows, NDArray[np.float64]]:
+        """Return the places (of `size`) that hold the words, and their scores; `scored` answers those of one term."""
+        total = np.zeros(size, dtype=np.float64)
+        held = np.zeros(size if self.needs_all else 0, dtype=np.int32)
         for terms in self.words:
-            rows, scores = self._best(terms, is_allowed)
-            total[rows] += scores
+            places, scores = self._best(size, [scored(term) for term in terms])
+            total[places] += scores
             if self.needs_all:
-                held[rows] += 1
+                held[places] += 1
         found = np.flatnonzero(
             held == len(self.words) if self.needs_all and self.words else total
         )  # scores are above 0
         return found, total[found]
 
-    def _best(self, terms: list[_Term], is_allowed: Mask) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the allowed rows that hold a word, and the best score of the stored terms that stand for it."""
-        scored = [self._scored(term, is_allowed) for term in terms]
+    def _best(self, size: int, scored: list[Places]) -> Places:
+        """Return the places that hold a word, and the best score of the stored terms that stand for it."""
         if len(scored) == 1:
             return scored[0]
-        if not scored:
-            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float64)
-        best = np.zeros(self.rows, dtype=np.float64)
-        for rows, scores in scored:
-            best[rows] = np.maximum(best[rows], scores)
-        rows = np.flatnonzero(best)
-        return rows, best[rows]
+        best = np.zeros(size if scored else 0, dtype=np.float64)
+        for places, scores in scored:
+            best[places] = np.maximum(best[places], scores)
+        places = np.flatnonzero(best)
+        return places, best[places]
 
-    def _scored(self, term: _Term, is_allowed: Mask) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def _read_through(self, term: _Term, is_allowed: Mask) -> Places:
         kept = is_allowed[term.rows]
-        return term.rows[kept], _bm25.idf(self.passages, term.holding) * term.impacts[kept].astype(np.float64)
+        return term.rows[kept], self._idf(term) * term.impacts[kept].astype(np.float64)
+
+    def _looked_up(self, term: _Term, allowed: Rows) -> Places:
+        at = np.searchsorted(term.rows, allowed)
+        at[at == len(term.rows)] = 0
+        places = np.flatnonzero(term.rows[at] == allowed) if len(term.rows) else np.zeros(0, dtype=np.int64)
+        return places, self._idf(term) * term.impacts[at[places]].astype(np.float64)
+
+    def _idf(self, term: _Term) -> float:
+        return _bm25.idf(self.passages, term.holding)
