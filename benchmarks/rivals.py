@@ -42,7 +42,7 @@ class LanceDB:
     """LanceDB: flat search with scalar indexes before it, and its full-text index."""
 
     def __init__(self, directory: Path) -> None:
-        os.environ.setdefault("RUST_LOG", "error")  # it warns at every search
+        os.environ.setdefault("LANCEDB_LOG", "error")  # it warns at every search
         import lancedb
 
         self._database = lancedb.connect(str(directory))
