@@ -51,6 +51,7 @@ from stackroom.stores import CollectionSpec, LexicalQuery, VectorStore
 from stackroom.stores._legs import LegsQuery
 from stackroom.stores._protocol import check_name
 from stackroom.text import is_blank, query_terms
+from stackroom.text._arguments import require_size
 
 if TYPE_CHECKING:
     import os
@@ -94,7 +95,7 @@ class Library:
         embedder: Embedder,
         *,
         batch_size: int = 64,
-        fusion: Fusion = RRF(k=60),  # noqa: B008 - a frozen value
+        fusion: Fusion = RRF(k=60),
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self._limits = _checked(embedder, batch_size, fusion, clock)
@@ -120,7 +121,7 @@ class Library:
         collection: str = "library",
         verify_embedder: bool = False,
         batch_size: int = 64,
-        fusion: Fusion = RRF(k=60),  # noqa: B008 - a frozen value
+        fusion: Fusion = RRF(k=60),
         clock: Callable[[], datetime] = utc_now,
         **options: Any,
     ) -> Self:
@@ -323,8 +324,7 @@ class Library:
 
         EmbedderMismatch (problem "vectors") when it is below 0.99; 1.0 when nothing is stored.
         """
-        if isinstance(sample, bool) or not isinstance(sample, int) or sample < 1:
-            raise ValueError("sample must be an int of at least 1")
+        require_size("sample", sample, least=1)
         self._check_fingerprint()
         most = min(sample, self._limits.max_batch or sample)
         page = self._store.scan(self._collection, where=Exists(keys.TENANT), limit=most, vectors=True)
@@ -472,8 +472,7 @@ class Library:
 
 def _checked(embedder: Embedder, batch_size: object, fusion: object, clock: object) -> EmbedderLimits:
     """Check what a Library is made of before anything is opened or made; return what the embedder declares."""
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError("batch_size must be an int of at least 1")
+    require_size("batch_size", batch_size, least=1)
     check_fusion(fusion)
     if not callable(clock):
         raise ValueError("clock must be a function that answers an aware datetime")

@@ -13,6 +13,7 @@ from stackroom._model import Answer, Hit, Mode, Note
 from stackroom._records import hit_of
 from stackroom._values import unstorable_at
 from stackroom.stores import LexicalQuery, VectorStore
+from stackroom.text._arguments import is_whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -62,7 +63,7 @@ def check_text(text: object) -> str:
 
 def check_number(value: object, what: str) -> int:
     """Return a number of hits or sources asked for: an int of 1…10,000, else ValueError."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_TOP_K:
+    if not is_whole_number(value) or not 1 <= value <= MAX_TOP_K:
         raise ValueError(f"{what} must be an int of 1…{MAX_TOP_K:,}")
     return value
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike  # noqa: TC002 - typing.get_type_hints(Embedd
 
 from stackroom._values import unstorable_at
 from stackroom.text import is_blank
+from stackroom.text._arguments import is_whole_number
 
 MAX_DIMENSION = 65_536
 MAX_ID_CHARS = 200
@@ -59,7 +60,7 @@ def _id_problem(name: object) -> str | None:
 
 
 def _dimension_problem(dimension: object) -> str | None:
-    if not isinstance(dimension, int) or isinstance(dimension, bool):
+    if not is_whole_number(dimension):
         return f"dimension must be an int, not {type(dimension).__name__}"
     if not 1 <= dimension <= MAX_DIMENSION:
         return f"dimension must be from 1 to {MAX_DIMENSION}"
@@ -68,9 +69,9 @@ def _dimension_problem(dimension: object) -> str | None:
 
 def limit_problem(name: str, value: object) -> str | None:
     """Say why a value is no limit (None, or an int of at least 1, no bool), or None when it is one."""
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+    if value is None or (is_whole_number(value) and value >= 1):
         return None
-    if isinstance(value, int) and not isinstance(value, bool):
+    if is_whole_number(value):
         return f"{name} must be at least 1; use None where there is no limit"
     return f"{name} must be None or an int of at least 1, not of type {type(value).__name__}"
 

@@ -14,6 +14,7 @@ from stackroom._errors import CapabilityError, Conflict, FilterError
 from stackroom._filters import Eq, Filter, conjuncts, leaves, matches
 from stackroom._values import MetadataValue, metadata_copy
 from stackroom.stores._protocol import CollectionSpec, Cursor, LexicalQuery, Record, check_source_values
+from stackroom.text._arguments import require_size
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -28,9 +29,7 @@ def check_where(where: object) -> Filter:
 
 def check_limit(limit: object) -> int:
     """Return `limit` when it is an int of at least 1, else raise a ValueError."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise ValueError("limit must be an int of at least 1")
-    return limit
+    return require_size("limit", limit, least=1)
 
 
 def check_cursor(after: object) -> Cursor | None:

@@ -12,6 +12,7 @@ import numpy as np
 from stackroom import _keys as keys
 from stackroom._model import Note, Page
 from stackroom._values import MetadataValue, metadata_copy, unstorable_at
+from stackroom.text._arguments import is_whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -127,7 +128,7 @@ def _metadata(metadata: Mapping[str, MetadataValue]) -> dict[str, MetadataValue]
         if not isinstance(value, str) or not value:
             raise ValueError(f"a record's metadata needs {key}, a string that is not empty")
     index = copied.get(keys.INDEX)
-    if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index <= keys.MAX_INDEX:
+    if not is_whole_number(index) or not 0 <= index <= keys.MAX_INDEX:
         raise ValueError(f"a record's metadata needs {keys.INDEX}, an int of 0…2**31−1")
     check_source_values(copied)
     return copied

@@ -1,4 +1,4 @@
-"""What the functions of this package refuse: texts that are no str, sizes that are no sizes, bare strings as lists."""
+"""What public functions refuse: texts that are no str, sizes that are no sizes, bare strings as lists."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def require_items(name: str, value: object) -> None:
         raise TypeError(f"{name} must be a list of items, not {type(value).__name__}; put a single one in a list")
 
 
-def require_size(name: str, value: object, *, least: int) -> None:
-    """Raise a ValueError when the argument `name` is no int (a bool is none) of at least `least`."""
+def require_size(name: str, value: object, *, least: int) -> int:
+    """Return a size; raise a ValueError when the argument `name` is no int (a bool is none) of at least `least`."""
     if not is_whole_number(value) or value < least:
         raise ValueError(f"{name} must be an int of at least {least}")
+    return value

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stackroom._filters import All, Eq, Exists, In, Range, matches, scalar_key
+from stackroom.text._arguments import is_whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -81,7 +82,7 @@ class Column:
         number = self._numbers.setdefault(identity, len(self._values))
         if number == len(self._values):
             self._values.append(value)
-            is_int = isinstance(value, int) and not isinstance(value, bool)
+            is_int = is_whole_number(value)
             self._is_int.append([is_int])
             self._ints.append([value if is_int else 0])
             for element in dict.fromkeys(identity[1:]):

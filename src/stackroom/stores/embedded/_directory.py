@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from stackroom._errors import Conflict, StoreError, StoreUnavailable, UnknownCollection
 from stackroom.stores._protocol import CollectionSpec
 from stackroom.stores.embedded._holders import HOST, Holder
+from stackroom.text._arguments import is_whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -322,7 +323,7 @@ def _parsed(stored: bytes) -> Register:
         number = written["format"]
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError) as error:
         raise StoreError(f"{_TOML} cannot be read: it is torn or not ours; restore it from a backup") from error
-    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= FORMAT:
+    if not is_whole_number(number) or not 1 <= number <= FORMAT:
         raise StoreError(
             f"this library has format {number}; this Stackroom reads up to {FORMAT}: upgrade stackroom to open it"
         )

@@ -32,6 +32,7 @@ from stackroom.stores.embedded._shard import Shard, ShardIsGone
 from stackroom.stores.embedded._shards import Shards
 from stackroom.stores.embedded._sidefiles import SideFileIsTorn
 from stackroom.stores.embedded._upgrade import upgrade_shard
+from stackroom.text._arguments import require_size
 
 if TYPE_CHECKING:
     import sqlite3
@@ -77,8 +78,7 @@ class EmbeddedStore:
             raise ValueError(f"exact must be True or False, not {type(exact).__name__}")
         if isinstance(lock_timeout, bool) or not isinstance(lock_timeout, int | float) or not 0 <= lock_timeout < _LONG:
             raise ValueError(f"lock_timeout must be a number of seconds of 0 to {_LONG:,}")
-        if isinstance(max_open_shards, bool) or not isinstance(max_open_shards, int) or max_open_shards < 1:
-            raise ValueError("max_open_shards must be an int of at least 1")
+        require_size("max_open_shards", max_open_shards, least=1)
         self._directory = Directory(path, lock_timeout, upgrade_shard)
         self._exact = exact
         self._shards = Shards(self._directory, lock_timeout, max_open_shards)
