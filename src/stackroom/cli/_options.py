@@ -59,6 +59,18 @@ def _directory(_kind: type, tokens: Sequence[Token]) -> Path:
     return Path(tokens[0].value)
 
 
+def _narrowing(name: str, help_text: str) -> Parameter:
+    """Return an option that may be given several times and takes sources away."""
+    return Parameter(
+        name=f"--{name}",
+        group=_NARROWING,
+        metavar=name.upper(),
+        validator=not_blank(f"--{name}"),
+        show_default=False,
+        help=help_text,
+    )
+
+
 Library: TypeAlias = Annotated[
     Path,
     Parameter(
@@ -109,47 +121,19 @@ Groups: TypeAlias = Annotated[
 
 Kinds: TypeAlias = Annotated[
     tuple[str, ...],
-    Parameter(
-        name="--kind",
-        group=_NARROWING,
-        metavar="KIND",
-        validator=not_blank("--kind"),
-        show_default=False,
-        help="Only sources of this kind; given several times, of any of these kinds.",
-    ),
+    _narrowing("kind", "Only sources of this kind; given several times, of any of these kinds."),
 ]
 Folders: TypeAlias = Annotated[
     tuple[str, ...],
-    Parameter(
-        name="--folder",
-        group=_NARROWING,
-        metavar="FOLDER",
-        validator=not_blank("--folder"),
-        show_default=False,
-        help="Only sources in this folder; given several times, in any of these folders.",
-    ),
+    _narrowing("folder", "Only sources in this folder; given several times, in any of these folders."),
 ]
 AllTags: TypeAlias = Annotated[
     tuple[str, ...],
-    Parameter(
-        name="--tag",
-        group=_NARROWING,
-        metavar="TAG",
-        validator=not_blank("--tag"),
-        show_default=False,
-        help="Only sources with this tag; given several times, with all of these tags.",
-    ),
+    _narrowing("tag", "Only sources with this tag; given several times, with all of these tags."),
 ]
 SourceIds: TypeAlias = Annotated[
     tuple[str, ...],
-    Parameter(
-        name="--source",
-        group=_NARROWING,
-        metavar="SOURCE",
-        validator=not_blank("--source"),
-        show_default=False,
-        help="Only the source of this id; given several times, any of these sources.",
-    ),
+    _narrowing("source", "Only the source of this id; given several times, any of these sources."),
 ]
 Tiers: TypeAlias = Annotated[
     tuple[Tier, ...],
