@@ -102,8 +102,8 @@ class EmbedderMismatch(EmbedderError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Be the same error in another process."""
-        named = {"stored": self.stored, "given": self.given, "problem": self.problem}
-        return functools.partial(type(self), str(self), **named), ()  # type: ignore[arg-type] # as they are named
+        again = functools.partial(type(self), str(self), stored=self.stored, given=self.given, problem=self.problem)
+        return again, ()
 
 
 class StoreError(StackroomError):

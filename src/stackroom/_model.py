@@ -183,9 +183,10 @@ def _moment(value: object) -> datetime | None:
 def _tier(value: object, error: type[Exception], what: str) -> Tier | None:
     if value is None:
         return None
-    for tier in get_args(Tier):
+    tiers: tuple[Tier, ...] = get_args(Tier)
+    for tier in tiers:
         if isinstance(value, str) and value == tier:
-            return tier  # type: ignore[no-any-return]
+            return tier
     raise error(f'{what} must be "hot", "warm" or "cold"')
 
 

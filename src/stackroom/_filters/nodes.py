@@ -48,7 +48,7 @@ class Filter:
         return tuple(getattr(self, name) for name in names)
 
     def _holds(self, metadata: Metadata) -> bool:
-        """Answer for metadata whose keys are all of exactly the type str."""
+        """Answer for metadata whose keys are all of exactly the type str; every node has its own."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -88,7 +88,8 @@ def _elements(value: Any) -> Iterable[object]:
     """Return the elements of a list or tuple, whatever its class has made of iteration."""
     kind = type(value)
     if kind is list or kind is tuple:
-        return value  # type: ignore[no-any-return]  # as above
+        elements: Iterable[object] = value
+        return elements
     return list.__iter__(value) if issubclass(kind, list) else tuple.__iter__(value)
 
 
@@ -353,13 +354,15 @@ def _fill_with_members(parent: And | Or, filters: tuple[object, ...]) -> None:
 
 
 def _checked_members(filters: tuple[object, ...], name: str) -> tuple[Filter, ...]:
+    members: list[Filter] = []
     for position, member in enumerate(filters):
         if not isinstance(member, Filter):
             raise FilterError(
                 f"member number {position} of {name} is of type {type(member).__name__}; expected a filter node "
                 f"(parse a dict first, unpack a list)"
             )
-    return filters  # type: ignore[return-value]  # each has been looked at
+        members.append(member)
+    return tuple(members)
 
 
 def _depth_over(members: tuple[Filter, ...], name: str) -> int:

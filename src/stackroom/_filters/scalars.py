@@ -31,7 +31,8 @@ def scalar_key(value: object) -> ScalarKey | None:
     kind = type(value)
     known: Any = value
     if kind is str:
-        return known  # type: ignore[no-any-return]  # a str by its type
+        text: str = known
+        return text
     if kind is bool:
         return _TRUE if known else _FALSE
     if kind is int:
@@ -74,7 +75,8 @@ def _checked_plain(scalar: Any, what: str, position: int | None = None) -> Scala
     if problem is not None:
         named = what if position is None else f"{what}, number {position},"
         raise FilterError(f"{named} {problem}; expected a string, a finite 64-bit number or a boolean{_advice(scalar)}")
-    return scalar  # type: ignore[no-any-return]  # scalar_problem has said that it is one
+    checked: Scalar = scalar
+    return checked
 
 
 def _advice(value: object) -> str:

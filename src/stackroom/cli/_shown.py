@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import is_dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +19,7 @@ from stackroom.cli._snippets import snippet_of
 from stackroom.cli._visible import in_a_cell, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rich.console import RenderableType
 
@@ -67,8 +68,8 @@ def _as_json(value: object) -> Any:
         return value.isoformat()
     if is_dataclass(value) and not isinstance(value, type):
         return {name: getattr(value, name) for name in value.__dataclass_fields__}
-    if hasattr(value, "keys"):
-        return dict(value)  # type: ignore[call-overload] # a mapping that json does not know
+    if isinstance(value, Mapping):
+        return dict(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
