@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from stackroom import _keys as keys
 from stackroom._filters import And, Filter, In, Or
-from stackroom.stores._legs import Rankings
+from stackroom.stores._legs import Rankings, answers_legs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -106,7 +106,7 @@ class Asking:
 
     def at_once(self, choose: Choose) -> list[Record] | None:
         """Let a store that can answer both legs of one state, and return what `choose` chose; None when it cannot."""
-        if not _answers_legs(type(self.store)):
+        if not answers_legs(type(self.store)):
             return None
         legs: Any = self.store
         chosen: list[Record] = legs.legs(self.collection, self.asked, choose, fingerprint=self.fingerprint)
@@ -175,19 +175,6 @@ class Asking:
         for start in range(0, len(groups), _NODES_AT_A_TIME):
             part = groups[start : start + _NODES_AT_A_TIME]
             yield And(self.asked.where, Or(*(named for named, _ in part))), sum(number for _, number in part)
-
-
-def _answers_legs(store: type) -> bool:
-    """Tell whether a store has the method `legs`, and it speaks for its `dense` and `lexical` of today.
-
-    A subclass that changed one of those is asked leg by leg.
-    """
-    places = {
-        name: next((place for place, kind in enumerate(store.__mro__) if name in vars(kind)), None)
-        for name in ("legs", "dense", "lexical")
-    }
-    legs = places.pop("legs")
-    return legs is not None and all(place is not None and place >= legs for place in places.values())
 
 
 def _missing(of_leg: list[Match], other: list[Match]) -> list[Match]:

@@ -48,7 +48,7 @@ class _Watch:
         if report.when == "call" and not report.skipped:
             self.ran[kit].add(name)
         if report.failed:
-            self.failed[kit].add(f"{name} ({report.when}): {report.longreprtext[-2000:]}")
+            self.failed[kit].add(f"{name} ({report.when}): {report.longreprtext[-60_000:]}")
 
 
 def _kit(nodeid: str) -> str:

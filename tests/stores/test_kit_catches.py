@@ -422,10 +422,11 @@ BROKEN: dict[str, tuple[Callable[[], MemoryStore], str]] = {
         for method in METHODS
     },
     **{
-        f"{key.title()}DroppedIn{method.title()}": (reading(dropping(key), method), group)
+        f"{key.replace('.', '').title()}DroppedIn{method.title()}": (reading(dropping(key), method), group)
         for key, groups in {
             "tenantId": ("update", "delete", "dense", "lexical", "scan", "filters"),
             "aclGroups": ("update", "filters", "dense", "lexical", "scan", "filters"),
+            "stackroom.expiresAt": ("filters",) * 6,
         }.items()
         for method, group in zip(METHODS[1:], groups, strict=True)
     },

@@ -16,7 +16,17 @@ pytest.register_assert_rewrite(
     *(
         f"stackroom.testing.{module}"
         for module in (
-            *("_collections", "_deletes", "_dense", "_differential", "_durability", "_filters", "_hostile", "_lexical"),
+            *(
+                "_both_legs",
+                "_collections",
+                "_deletes",
+                "_dense",
+                "_differential",
+                "_durability",
+                "_filters",
+                "_hostile",
+                "_lexical",
+            ),
             *(
                 "_oracle",
                 "_prefix",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stackroom import StoreError
+from stackroom.testing._both_legs import LegsTests
 from stackroom.testing._collections import CollectionTests
 from stackroom.testing._deletes import DeleteTests
 from stackroom.testing._dense import DenseTests
@@ -43,6 +44,7 @@ class StoreConformance(  # pytest begins with the last base: the kit goes from t
     UpdateTests,
     ReplaceTests,
     ScanTests,
+    LegsTests,
     PrefixTests,
     LexicalTests,
     DenseTests,

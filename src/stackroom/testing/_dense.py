@@ -14,7 +14,7 @@ from stackroom import Conflict, StoreError
 from stackroom.filters import And, Eq, In
 from stackroom.stores import CollectionSpec, Record, VectorStore
 from stackroom.testing import strategies
-from stackroom.testing._differential import filled
+from stackroom.testing._differential import explained, filled
 from stackroom.testing._oracle import judge_nearest, nearest
 from stackroom.testing._records import PAGE, ids, record, scores, source, tenant
 from stackroom.testing._refusals import is_proven_refused
@@ -200,8 +200,11 @@ class DenseTests:
                 def found(where: Filter = where, limit: int = limit) -> list[Match]:
                     return shelf.dense(query, where, limit)
 
-                if not is_proven_refused(shelf, where, found):
-                    judge_nearest(found(), nearest(records, query.tolist(), where), limit)
+                if is_proven_refused(shelf, where, found):
+                    continue
+                got, expected = found(), nearest(records, query.tolist(), where)
+                with explained(records, (query, where, limit), expected, got):
+                    judge_nearest(got, expected, limit)
 
         agree()
 

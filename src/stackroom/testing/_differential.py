@@ -1,16 +1,53 @@
-"""How a differential test runs: random records are put on the shelf, the store's answers judged by the slow way."""
+"""How a differential test runs: random records are put on the shelf, the store's answers judged by the slow way.
+
+What a store answers is judged within `explained`, so that a failure prints all that it takes to see it again.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 from stackroom.testing._records import EVERYTHING, content, place
+from stackroom.testing.strategies import SEED_VARIABLE, seed_of_this_run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from stackroom.stores import Record
     from stackroom.testing._shelf import Shelf
+
+_SHOWN: Final = 40
+"""Records and answers that a failure prints at most; the smallest example rarely has more."""
+
+
+@contextmanager
+def explained(records: Sequence[Record], asked: object, expected: Sequence[object], got: object) -> Iterator[None]:
+    """Judge an answer within this: a failed assertion leaves with seed, records, filter, expected and got."""
+    try:
+        yield
+    except AssertionError as failure:
+        seed = seed_of_this_run()
+        failure.add_note(
+            "\n".join(
+                [
+                    f"seed: {seed}, to draw the same again: {SEED_VARIABLE}={seed}",
+                    f"records: {len(records)}",
+                    *_listed(records),
+                    f"asked: {asked!r}",
+                    "expected:",
+                    *_listed(expected),
+                    "got:",
+                    *_listed(got if isinstance(got, list | tuple) else [got]),
+                ]
+            )
+        )
+        raise
+
+
+def _listed(items: Sequence[object]) -> list[str]:
+    lines = [f"  {item!r}" for item in items[:_SHOWN]]
+    return [*lines, f"  … and {len(items) - _SHOWN} more"] if len(items) > _SHOWN else lines or ["  nothing"]
 
 
 def filled(shelf: Shelf, sources: Iterable[Iterable[Record]]) -> list[Record]:

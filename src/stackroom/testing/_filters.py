@@ -12,7 +12,7 @@ from stackroom import FilterError
 from stackroom.filters import All, And, Contains, Eq, Exists, Filter, In, Ne, Not, NotIn, Or, Range, matches, parse
 from stackroom.stores import CollectionSpec, Match, Record, VectorStore
 from stackroom.testing import strategies
-from stackroom.testing._differential import filled
+from stackroom.testing._differential import explained, filled
 from stackroom.testing._oracle import matching
 from stackroom.testing._records import Place, ids, place, record, source, tenant
 from stackroom.testing._refusals import REFUSABLE_NODES, is_proven_refused, is_refused
@@ -204,6 +204,37 @@ class FilterTests:
             assert [of for of in shelf.state() if matches(others, of.metadata)] == untouched
 
     @pytest.mark.parametrize("method", METHODS)
+    def test_filters_of_several_branches_are_one_question(self, shelf: Shelf, method: str) -> None:
+        """Look at Or within a scope, as `any_of` is asked: what two branches keep counts once, and the scope holds."""
+        if is_refused_method(shelf, method):
+            return
+        sources = [("both", "g", "a"), ("first", "g", "a"), ("second", "g", "b"), ("third", "g", "c"), ("h", "h", "a")]
+        shelf.put(*(record(f"{name}#0", "red", aclGroups=[group], folderId=at) for name, group, at in sources))
+        branches = Or(And(Eq("folderId", "a")), And(In("folderId", ["b"])), And(In("sourceId", ["both", "h"])))
+        where = And(tenant(), In("aclGroups", ["g"]), branches)
+        answer = METHODS[method](shelf, where)
+        if method in {"scan", "dense", "lexical"}:
+            assert [_place_of(found)[1] for found in answer] == ["both", "first", "second"]
+        else:
+            assert answer == 3
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_filters_of_expiry_hold_in_every_method(self, shelf: Shelf, method: str) -> None:
+        """Look at the key `stackroom.expiresAt`: not there, or after now to the microsecond, in each statement."""
+        if is_refused_method(shelf, method):
+            return
+        now = 1_714_564_800_000_001
+        for name, at in (("before", now - 1), ("at", now), ("after", now + 1)):
+            shelf.put(record(f"{name}#0", "red", metadata={"stackroom.expiresAt": at}))
+        shelf.put(record("never#0", "red"))
+        alive = Or(Exists("stackroom.expiresAt", exists=False), Range("stackroom.expiresAt", gt=now))
+        answer = METHODS[method](shelf, And(tenant(), alive))
+        if method in {"scan", "dense", "lexical"}:
+            assert [_place_of(found)[1] for found in answer] == ["after", "never"]
+        else:
+            assert answer == 2
+
+    @pytest.mark.parametrize("method", METHODS)
     def test_filters_are_filters_and_nothing_else(self, shelf: Shelf, method: str) -> None:
         """Look at the door: a dict, None or a string is a FilterError in every method, never "no condition"."""
         shelf.put(record("a#0", "red"))
@@ -267,9 +298,14 @@ class FilterTests:
                 if is_proven_refused(shelf, where, lambda where=where: shelf.count(where)):  # type: ignore[misc] # bound now
                     continue
                 expected = [place(of) for of in matching(records, where)]
-                assert [place(of) for of in shelf.scan(where)] == expected, where
-                assert shelf.count(where) == len(expected), where
-                assert sorted(place(match.record) for match in shelf.dense([1, 0, 0], where)) == expected, where
+                for got in (
+                    [place(of) for of in shelf.scan(where)],
+                    sorted(place(match.record) for match in shelf.dense([1, 0, 0], where)),
+                ):
+                    with explained(records, where, expected, got):
+                        assert got == expected
+                with explained(records, where, [len(expected)], number := shelf.count(where)):
+                    assert number == len(expected)
 
         agree()
 
@@ -290,9 +326,12 @@ class FilterTests:
                     shelf.delete(where)
                 going = []
             else:
-                assert shelf.delete(where) == len(going)
+                with explained(records, where, [len(going)], went := shelf.delete(where)):
+                    assert went == len(going)
             gone = {place(of) for of in going}
-            assert [place(of) for of in shelf.scan()] == [place(of) for of in records if place(of) not in gone]
+            expected = [place(of) for of in records if place(of) not in gone]
+            with explained(records, where, expected, left := [place(of) for of in shelf.scan()]):
+                assert left == expected
 
         agree()
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stackroom.filters import And, Eq, Filter, In
 from stackroom.stores import CollectionSpec, LexicalQuery, Record, VectorStore
 from stackroom.testing import strategies
-from stackroom.testing._differential import filled
+from stackroom.testing._differential import explained, filled
 from stackroom.testing._oracle import best_worded, judge_worded
 from stackroom.testing._records import PAGE, ids, record, scores, source, tenant
 from stackroom.testing._refusals import is_proven_refused, is_refused, unless_refused
@@ -252,7 +252,10 @@ def check_words(store: VectorStore, name: str, queries: st.SearchStrategy[Lexica
             def found(query: LexicalQuery = query, where: Filter = where, limit: int = limit) -> list[Match]:
                 return shelf.lexical(query, where, limit)
 
-            if not is_proven_refused(shelf, where, found):
-                judge_worded(found(), best_worded(records, query, where), limit)
+            if is_proven_refused(shelf, where, found):
+                continue
+            got, expected = found(), best_worded(records, query, where)
+            with explained(records, (query, where, limit), expected, got):
+                judge_worded(got, expected, limit)
 
     agree()

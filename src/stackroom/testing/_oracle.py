@@ -68,7 +68,7 @@ def cosine(left: Sequence[float], right: Sequence[float]) -> float:
     """Return the cosine of two vectors in float64, whatever their lengths are."""
     one, other = _scaled(left), _scaled(right)
     dot = math.fsum(a * b for a, b in zip(one, other, strict=True))
-    return dot / (_length(one) * _length(other))
+    return min(1.0, max(-1.0, dot / (_length(one) * _length(other))))
 
 
 def _scaled(vector: Sequence[float]) -> list[float]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from stackroom.filters import And, Eq, Filter
 from stackroom.stores import CollectionSpec, Record, VectorStore
 from stackroom.testing import strategies
-from stackroom.testing._differential import check_state, filled
+from stackroom.testing._differential import check_state, explained, filled
 from stackroom.testing._records import content, place, record, source, tenant, typed
 from stackroom.testing._refusals import is_refused
 from stackroom.testing._shelf import Shelf
@@ -216,8 +216,11 @@ class RoundTripTests:
         @given(sources=strategies.libraries())
         def come_back(sources: list[list[Record]]) -> None:
             records = filled(shelf, sources)
-            check_state(shelf, records)
-            assert sorted(place(match.record) for match in shelf.dense([1, 2, 3])) == [place(of) for of in records]
+            with explained(records, "all, with vectors", records, shelf.state()):
+                check_state(shelf, records)
+            found = sorted(place(match.record) for match in shelf.dense([1, 2, 3]))
+            with explained(records, "all, nearest", expected := [place(of) for of in records], found):
+                assert found == expected
 
         come_back()
 

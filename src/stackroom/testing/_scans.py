@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stackroom.filters import And, Eq, Filter
 from stackroom.stores import CollectionSpec, Cursor, Page, Record, VectorStore
 from stackroom.testing import strategies
-from stackroom.testing._differential import filled
+from stackroom.testing._differential import explained, filled
 from stackroom.testing._oracle import matching
 from stackroom.testing._records import EVERYTHING, Place, place, record, source, tenant
 from stackroom.testing._refusals import is_proven_refused, is_refused
@@ -147,10 +147,12 @@ class ScanTests:
                 return
             expected = [place(of) for of in matching(records, where)]
             pages = list(_pages(shelf, where, limit))
-            assert [place(of) for page in pages for of in page] == expected
-            assert len(pages) == max(1, -(-len(expected) // limit))
-            assert all(len(page) == limit for page in pages[:-1])
-            assert shelf.count(where) == len(expected)
+            with explained(records, (where, limit), expected, [[place(of) for of in page] for page in pages]):
+                assert [place(of) for page in pages for of in page] == expected
+                assert len(pages) == max(1, -(-len(expected) // limit))
+                assert all(len(page) == limit for page in pages[:-1])
+            with explained(records, where, [len(expected)], number := shelf.count(where)):
+                assert number == len(expected)
 
         agree()
 

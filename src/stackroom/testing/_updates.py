@@ -14,9 +14,9 @@ from stackroom._keys import is_source_key
 from stackroom.filters import And, Eq, Exists, Filter, In, Or, matches
 from stackroom.stores import CollectionSpec, Record, VectorStore
 from stackroom.testing import strategies
-from stackroom.testing._differential import check_state, filled
+from stackroom.testing._differential import check_state, explained, filled
 from stackroom.testing._oracle import matching
-from stackroom.testing._records import EVERYTHING, content, place, record, scores, source, tenant, typed
+from stackroom.testing._records import content, place, record, scores, source, tenant, typed
 from stackroom.testing._refusals import is_proven_refused, is_refused, unless_refused
 from stackroom.testing._shelf import Shelf
 
@@ -186,9 +186,11 @@ class UpdateTests:
                 check_state(random, records)
                 return
             going = {place(of) for of in matching(records, where)}
-            assert random.update(patch, where) == len(going)
-            check_state(random, [_patched(of, patch) if place(of) in going else of for of in records])
-            assert random.count(EVERYTHING) == len(records)
+            with explained(records, (patch, where), [len(going)], changed := random.update(patch, where)):
+                assert changed == len(going)
+            expected = [_patched(of, patch) if place(of) in going else of for of in records]
+            with explained(records, (patch, where), expected, random.state()):
+                check_state(random, expected)
 
         agree()
 

@@ -5,22 +5,27 @@ Filters and records draw from the same keys and values, hence a random filter of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+import os
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 
 from stackroom.filters import All, And, Contains, Eq, Exists, Filter, In, Ne, Not, NotIn, Or, Range
 from stackroom.stores import LexicalQuery, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hypothesis.strategies import SearchStrategy
     from numpy.typing import NDArray
 
 T = TypeVar("T")
+Test = TypeVar("Test", bound="Callable[..., None]")
+
+SEED_VARIABLE: Final = "STACKROOM_KIT_SEED"
+_USUAL_SEED: Final = 20240501
 
 TENANTS = ("t", "T", "t ", "é", "e\u0301", "../t", "t'; --", "𝒕\U0001f600", "\ufffd")
 _FEW_TENANTS = ("t", "t", "T", "é", "e\u0301")
@@ -157,7 +162,9 @@ def _leaves(keys: SearchStrategy[str]) -> SearchStrategy[Filter]:
     )
 
 
-tenant_leaves: SearchStrategy[Filter] = st.builds(Eq, st.just("tenantId"), st.sampled_from(_FEW_TENANTS)) | st.builds(
+tenants: SearchStrategy[Filter] = st.builds(Eq, st.just("tenantId"), st.sampled_from(_FEW_TENANTS))
+"""Filters that name one tenant."""
+tenant_leaves: SearchStrategy[Filter] = tenants | st.builds(
     In, st.just("tenantId"), st.lists(st.sampled_from(_FEW_TENANTS), max_size=3)
 )
 _labelled = st.sampled_from(("aclGroups", "tags"))
@@ -208,12 +215,17 @@ patches: SearchStrategy[dict[str, Any]] = st.builds(
 own_patches: SearchStrategy[dict[str, Any]] = _patched_own.filter(bool)
 
 
-def seeded(examples: int) -> settings:
-    """Return the settings of the kit's differential tests: the same examples on every machine, and no files."""
-    return settings(
+def seed_of_this_run() -> int:
+    """Return the seed that the random tests draw with: the environment's STACKROOM_KIT_SEED, or always the same."""
+    return int(os.environ.get(SEED_VARIABLE) or _USUAL_SEED)
+
+
+def seeded(examples: int) -> Callable[[Test], Test]:
+    """Return the decorator of a random test: the same examples on every machine unless seeded otherwise; no files."""
+    how = settings(
         max_examples=examples,
-        derandomize=True,
         database=None,
         deadline=None,
         suppress_health_check=list(HealthCheck),
     )
+    return lambda test: seed(seed_of_this_run())(how(test))
