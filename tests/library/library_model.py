@@ -12,7 +12,7 @@ from stackroom import Indexed, Passage, Scope, Source
 from stackroom.text import index_terms, query_terms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
 Key = tuple[str, str]
@@ -60,13 +60,21 @@ class Model:
     def sweep(self, now: datetime) -> int:
         return self.remove([key for key, source in self.held.items() if is_expired(source, now)])
 
-    def seen(self, scope: Scope, now: datetime, narrowing: Mapping[str, Any]) -> dict[str, Passage]:
-        """Return the passages in scope that a narrowing keeps, by id."""
+    def seen(
+        self,
+        scope: Scope,
+        now: datetime,
+        narrowing: Mapping[str, Any],
+        any_of: Sequence[Mapping[str, Any]] | None = None,
+    ) -> dict[str, Passage]:
+        """Return the passages in scope that a narrowing keeps, or one of the branches laid over it, by id."""
+        kept = [narrowing] if any_of is None else [{**narrowing, **given(branch)} for branch in any_of]
         return {
             f"{source.source_id}#{index}": passage
-            for source in self.sources(scope, now, narrowing)
+            for one in kept
+            for source in self.sources(scope, now, one)
             for index, passage in enumerate(source.passages)
-            if matches_where(source, index, narrowing.get("where"))
+            if matches_where(source, index, one.get("where"))
         }
 
     def sources(self, scope: Scope, now: datetime, narrowing: Mapping[str, Any]) -> Iterator[Source]:
@@ -74,9 +82,6 @@ class Model:
             is_visible = tenant_id == scope.tenant_id and set(source.acl_groups) & set(scope.acl_groups)
             if is_visible and not is_expired(source, now) and keeps(source, narrowing):
                 yield source
-
-    def listed(self, scope: Scope, now: datetime, narrowing: Mapping[str, Any]) -> list[str]:
-        return sorted({name.rpartition("#")[0] for name in self.seen(scope, now, narrowing)})
 
     def cosines(self, text: str, passages: Mapping[str, Passage]) -> dict[str, float]:
         query = self.vectors[text]
@@ -86,7 +91,9 @@ class Model:
             for vector in [self.vectors[passage.text]]
         }
 
-    def bm25(self, text: str, passages: Mapping[str, Passage], tenant_id: str, *, needs_all: bool) -> dict[str, float]:
+    def bm25(
+        self, text: str, passages: Mapping[str, Passage], tenant_id: str, *, needs_all: bool, prefix: bool
+    ) -> dict[str, float]:
         stored = [
             Counter(index_terms(passage.text))
             for (tenant, _), source in self.held.items()
@@ -97,9 +104,15 @@ class Model:
         scores = {}
         for name, passage in passages.items():
             terms = Counter(index_terms(passage.text))
-            there = [term for term in wanted if term in terms]
-            if there and (not needs_all or len(there) == len(wanted)):
-                scores[name] = sum(_bm25_of(term, terms, stored) for term in there)
+            best = [
+                max(
+                    (_bm25_of(term, terms, stored) for term in terms if _is_asked(term, asked, prefix=prefix)),
+                    default=0.0,
+                )
+                for asked in wanted
+            ]
+            if any(best) and (all(best) or not needs_all):
+                scores[name] = sum(best)
         return scores
 
 
@@ -107,6 +120,16 @@ def _bm25_of(term: str, terms: Counter[str], stored: list[Counter[str]]) -> floa
     holding = sum(term in of_passage for of_passage in stored)
     idf = math.log(1 + (len(stored) - holding + 0.5) / (holding + 0.5))
     return idf * terms[term] * 2.2 / (terms[term] + 1.2 * (0.25 + 0.75 * terms.total() / 128))
+
+
+def _is_asked(term: str, asked: str, *, prefix: bool) -> bool:
+    """Tell whether a term is what was asked for; all that the machine asks has more than one letter, so it expands."""
+    return term.startswith(asked) if prefix else term == asked
+
+
+def given(branch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a branch of any_of gives: no empty kinds, tags, tiers or where."""
+    return {name: value for name, value in branch.items() if value or name in {"folder_ids", "source_ids"}}
 
 
 def is_expired(source: Source, now: datetime) -> bool:
