@@ -53,5 +53,5 @@ class Check:
     def report(self) -> int:
         """Log that something was dropped, for whoever runs the store; return how much."""
         if self.dropped:
-            _log.warning("%d hits of the store did not pass the check and were dropped", self.dropped)
+            _log.warning("%d of the store's hits did not pass the check and were dropped", self.dropped)
         return self.dropped

@@ -69,6 +69,17 @@ def test_what_a_store_should_not_have_answered_is_dropped_and_counted(
     assert "secret" not in note.message
 
 
+def test_what_was_dropped_is_logged_as_a_warning_without_ids_and_texts(
+    scope: Scope, caplog: pytest.LogCaptureFixture
+) -> None:
+    library, _ = library_on(DropsConditions())
+    library.index_source(source("foreign", "some text secret", tenant_id="u"))
+    library.search("some text", scope=scope, mode="dense")
+    (logged,) = caplog.records
+    assert (logged.name, logged.levelname) == ("stackroom", "WARNING")
+    assert logged.getMessage() == "1 of the store's hits did not pass the check and were dropped"
+
+
 def test_a_foreign_passage_with_the_same_id_does_not_stand_for_the_own(scope: Scope) -> None:
     library, _ = library_on(DropsConditions())
     library.index_source(source("s", "some text of u some text", tenant_id="u"))
