@@ -15,7 +15,7 @@ from tests.guards.table import GUARDS, Guard
 from tests.guards.without import VARIABLE, without
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from concurrent.futures import Future
 
 ROOT = Path(__file__).parents[2]
@@ -42,12 +42,19 @@ def run_without(guard: Guard) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def runs(request: pytest.FixtureRequest) -> Iterator[dict[str, Future[subprocess.CompletedProcess[str]]]]:
     """Run all that are asked for, as many at a time as the machine has cores."""
-    items = [item for item in request.session.items if isinstance(item, pytest.Function)]
-    asked: list[Guard] = [
-        item.callspec.params["guard"] for item in items if item.module is request.module and "guard[" in item.name
-    ]
     with ThreadPoolExecutor(os.cpu_count()) as workers:
-        yield {guard.name: workers.submit(run_without, guard) for guard in asked}
+        yield {guard.name: workers.submit(run_without, guard) for guard in _asked_for(request.session.items)}
+
+
+def _asked_for(items: Iterable[pytest.Item]) -> Iterator[Guard]:
+    for item in items:
+        guard = (
+            item.callspec.params.get("guard")
+            if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+            else None
+        )
+        if isinstance(guard, Guard):
+            yield guard
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=str)
