@@ -13,7 +13,19 @@ from stackroom.cli.docs import page
 if TYPE_CHECKING:
     from tests.cli.conftest import CommandLine
 
-COMMANDS = ("index", "search", "sources", "show", "rescope", "info", "doctor", "compact", "remove", "remove-tenant")
+COMMANDS = (
+    "index",
+    "search",
+    "sources",
+    "show",
+    "rescope",
+    "info",
+    "doctor",
+    "compact",
+    "check-store",
+    "remove",
+    "remove-tenant",
+)
 
 
 def examples_in(help_text: str) -> list[list[str]]:

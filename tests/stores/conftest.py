@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pytest
 from hypothesis import Phase, settings
 
+from stackroom.auditing._kit_runs import run_tests
 from stackroom.testing import StoreConformance
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _kit_of(name: str, make: Callable[[], VectorStore]) -> type[StoreConformance
 
 
 @pytest.fixture(scope="session")
-def run_kits(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Outcome]]:
+def run_kits() -> Callable[..., dict[str, Outcome]]:
     """Return a function: kits by name, each how its store is made and which groups are run → their outcomes."""
     usual = settings.get_current_profile_name()
     settings.register_profile("no shrinking", phases=[Phase.explicit, Phase.generate])
@@ -80,18 +81,14 @@ def run_kits(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str
     def run(kits: Mapping[str, tuple[Callable[[], Any], tuple[str, ...]]]) -> dict[str, Outcome]:
         module = ModuleType(_MODULE)
         vars(module).update({f"Test{name}": _kit_of(name, make) for name, (make, _) in kits.items()})
-        folder = tmp_path_factory.mktemp("kits")
-        (folder / "test_kits.py").write_text(f"from {_MODULE} import *\n")
-        (folder / "pytest.ini").write_text("[pytest]\n")
         watch = _Watch({name: groups for name, (_, groups) in kits.items()})
         sys.modules[_MODULE] = module
         settings.load_profile("no shrinking")
         try:
-            plugins_off = [f"-pno:{plugin}" for plugin in ("cacheprovider", "faulthandler", "terminal")]
-            pytest.main([str(folder), f"--rootdir={folder}", "--capture=no", *plugins_off], plugins=[watch])
+            run_tests(f"from {_MODULE} import *\n", watch)
         finally:
             settings.load_profile(usual)
-            del sys.modules[_MODULE], sys.modules["test_kits"]
+            del sys.modules[_MODULE]
         return {name: (watch.ran[name], watch.failed[name]) for name in kits}
 
     return run

@@ -13,6 +13,7 @@ from cyclopts import App, Parameter
 from stackroom import Scope, Source
 from stackroom.cli import _options as options
 from stackroom.cli import _shown
+from stackroom.cli._checking import check_store
 from stackroom.cli._examples import EXAMPLES
 from stackroom.cli._files import found_files
 from stackroom.cli._indexing import Outcome, index_files
@@ -343,5 +344,5 @@ def _done(what: str, source_id: str, passages: int, *, json: bool) -> None:
         _shown.output_console().print(line, soft_wrap=True)
 
 
-for _of_operators in (remove_tenant, info, doctor, compact):
+for _of_operators in (remove_tenant, info, doctor, compact, check_store):
     _command(_of_operators)

@@ -55,6 +55,10 @@ COMMANDS: Final = {
     "info": ("stackroom info", "stackroom info --tenant acme --json"),
     "doctor": ("stackroom doctor", "stackroom doctor --json"),
     "compact": ("stackroom compact",),
+    "check-store": (
+        "stackroom check-store embedded:library --only swap",
+        "stackroom check-store memory: --only row_20",
+    ),
 }
 """Command lines by command, and under `stackroom` those of the whole program."""
 

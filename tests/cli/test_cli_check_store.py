@@ -1,0 +1,67 @@
+"""`stackroom check-store`: the certificate on a terminal and as JSON, and its exit code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stackroom.cli import _checking
+from stackroom.stores import MemoryStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.conftest import CommandLine
+
+
+class CountsOneMore(MemoryStore):
+    def count(self, *given: Any, **options: Any) -> int:
+        return super().count(*given, **options) + 1
+
+
+def test_a_sound_store_gets_its_certificate(stackroom: CommandLine) -> None:
+    ran = stackroom("check-store", "memory:", "--only", "row_20")
+    assert ran.code == 0
+    assert "hostile values" in ran.out
+    assert "MemoryStore: everything is as declared (1 test in" in ran.out
+
+
+def test_a_librarys_store_is_checked_where_it_stands(stackroom: CommandLine, notes: Path) -> None:
+    stackroom.index(str(notes))
+    before = stackroom("info", "--json").json
+    ran = stackroom("check-store", "embedded:library", "--only", "row_12", "--json")
+    assert ran.code == 0
+    assert ran.json["is_right"]
+    assert {check["capability"] for check in ran.json["capabilities"]} >= {"lexical", "filter Ne", "durable"}
+    after = stackroom("info", "--json").json
+    assert {**after, "bytes": 0} == {**before, "bytes": 0}
+
+
+def test_a_wrong_store_is_said_to_be_with_what_to_look_at(
+    stackroom: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_checking, "open_store", lambda _dsn: CountsOneMore())
+    ran = stackroom("check-store", "memory:", "--only", "test_scan_and_count_of_nothing")
+    assert ran.code == 1
+    assert "WRONG: test_scan_and_count_of_nothing" in ran.out
+    assert "Look at empty answers" in ran.out
+    assert "CountsOneMore: 1 WRONG" in ran.out
+    assert stackroom("check-store", "memory:", "--only", "of_nothing", "--json").json["is_right"] is False
+
+
+def test_no_test_that_ran_is_no_green(stackroom: CommandLine) -> None:
+    ran = stackroom("check-store", "memory:", "--only", "nothing of this name")
+    assert ran.code == 1
+    assert "no test ran" in ran.out
+
+
+@pytest.mark.parametrize(
+    "dsn", ["postgres-of-mine", "redis://user:secret@host", "embedded:", "memory:x", ":", "embedded:nowhere"]
+)
+def test_what_is_no_store_is_refused_without_showing_a_secret(stackroom: CommandLine, here: Path, dsn: str) -> None:
+    ran = stackroom("check-store", dsn)
+    assert ran.code == 1
+    assert ran.err.startswith("stackroom: ")
+    assert "secret" not in ran.err
+    assert list(here.iterdir()) == []
