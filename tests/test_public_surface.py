@@ -20,6 +20,8 @@ MODULES = [
     "stackroom.embedders",
     "stackroom.text",
     "stackroom.testing",
+    "stackroom.indexing",
+    "stackroom.auditing",
 ]
 
 NAMES: dict[str, str] = {
@@ -30,13 +32,15 @@ NAMES: dict[str, str] = {
         "EmbedderMismatch StoreError CapabilityError Conflict StoreUnavailable RankerError IndexingCancelled"
     ),
     "stackroom.text": "index_terms query_terms",
-    "stackroom.embedders": "Embedder Fingerprint LocalEmbedder HashingEmbedder FunctionEmbedder",
+    "stackroom.embedders": "Embedder Fingerprint LocalEmbedder HashingEmbedder FunctionEmbedder OpenAIEmbedder CachingEmbedder",
     "stackroom.stores": (
         "MemoryStore EmbeddedStore Record Match Matches CollectionSpec LexicalQuery Page Cursor Capabilities "
         "VectorStore"
     ),
     "stackroom.filters": "Filter Eq Ne In NotIn All Contains Range Exists And Or Not parse matches as_dict",
     "stackroom.testing": "StoreConformance",
+    "stackroom.indexing": "CancelToken",
+    "stackroom.auditing": "certify Certificate CapabilityCheck Wrong",
 }
 
 NARROWING = "kinds=None folder_id=None folder_ids=None tags=None source_ids=None tiers=None where=None"
@@ -46,6 +50,11 @@ SIGNATURES: dict[str, str] = {
         "source_id kind tenant_id acl_groups passages folder_id=None tags=() title=None metadata={} expires_at=None "
         "tier=None"
     ),
+    "stackroom.embedders.OpenAIEmbedder": (
+        "model * api_key=None base_url=None dimension=None max_input_chars=None max_batch=2048 max_concurrency=8 "
+        "attempts=5 timeout=30.0"
+    ),
+    "stackroom.embedders.CachingEmbedder": "embedder path",
     "stackroom.Passage": "text metadata={}",
     "stackroom.Narrowing": NARROWING,
     "stackroom.Library": "store collection embedder * batch_size=64 fusion=RRF(k=60) clock=...",
