@@ -32,7 +32,9 @@ NAMES: dict[str, str] = {
         "EmbedderMismatch StoreError CapabilityError Conflict StoreUnavailable RankerError IndexingCancelled"
     ),
     "stackroom.text": "index_terms query_terms",
-    "stackroom.embedders": "Embedder Fingerprint LocalEmbedder HashingEmbedder FunctionEmbedder OpenAIEmbedder CachingEmbedder",
+    "stackroom.embedders": (
+        "Embedder Fingerprint LocalEmbedder HashingEmbedder FunctionEmbedder OpenAIEmbedder CachingEmbedder"
+    ),
     "stackroom.stores": (
         "MemoryStore EmbeddedStore Record Match Matches CollectionSpec LexicalQuery Page Cursor Capabilities "
         "VectorStore"
