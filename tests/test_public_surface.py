@@ -42,7 +42,7 @@ NAMES: dict[str, str] = {
     "stackroom.filters": "Filter Eq Ne In NotIn All Contains Range Exists And Or Not parse matches as_dict",
     "stackroom.testing": "StoreConformance",
     "stackroom.indexing": "CancelToken",
-    "stackroom.auditing": "certify Certificate CapabilityCheck Wrong",
+    "stackroom.auditing": "certify Certificate CapabilityCheck Wrong leak_test LeakReport DoorReport Leak",
 }
 
 NARROWING = "kinds=None folder_id=None folder_ids=None tags=None source_ids=None tiers=None where=None"
@@ -113,6 +113,7 @@ SIGNATURES: dict[str, str] = {
     "stackroom.filters.parse": "filter",
     "stackroom.filters.as_dict": "filter",
     "stackroom.filters.matches": "filter metadata",
+    "stackroom.auditing.leak_test": "library * others=()",
 }
 
 STORE_METHODS: dict[str, str] = {

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from stackroom import _keys as keys
+from stackroom._errors import StoreError
 from stackroom._filters import And, Eq, Filter, as_dict
 from stackroom._fusion import Candidate
 from stackroom._records import hit_of, info_of
@@ -71,10 +72,20 @@ class Reading:
                 found.setdefault(record.source_id, record)
             if page.next is None:
                 break
-            place = Cursor(tenant_id, page[-1].source_id, keys.MAX_INDEX)
+            place = _behind(place, Cursor(tenant_id, page[-1].source_id, keys.MAX_INDEX))
         listed = list(found.values())
         following = listed[limit - 1].source_id if len(listed) > limit else None
         return [info_of(record) for record in listed[:limit]], following
+
+
+def _behind(place: Cursor | None, following: Cursor) -> Cursor:
+    """Return where a listing goes on; a store that would let it go on for ever is told."""
+    if place is not None and not following > place:
+        raise StoreError(
+            "the store answered a page with what lies before it, or with another tenant's; a listing of it would not "
+            "end: prove the store with stackroom.testing"
+        )
+    return following
 
 
 def cursor_after(source_id: str, listing: str) -> str:

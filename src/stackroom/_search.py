@@ -50,6 +50,11 @@ class Notes:
         """Return the note that hits of the store did not pass the check."""
         return Note("dropped_by_check", f"{number} of the store's hits did not pass the check and were dropped")
 
+    @classmethod
+    def dropped_in(cls, note: Note) -> int:
+        """Return how many hits a note says were dropped; 0 for a note of something else."""
+        return int(note.message.split()[0]) if note.code == "dropped_by_check" else 0
+
 
 def check_text(text: object) -> str:
     """Return a search's text when it can be looked for, else raise a ValueError."""

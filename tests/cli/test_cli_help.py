@@ -23,6 +23,7 @@ COMMANDS = (
     "doctor",
     "compact",
     "check-store",
+    "leak-test",
     "remove",
     "remove-tenant",
 )

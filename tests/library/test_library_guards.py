@@ -26,7 +26,7 @@ from stackroom import (
     UnsupportedFilter,
 )
 from stackroom.embedders import Fingerprint, HashingEmbedder
-from stackroom.filters import And, Eq
+from stackroom.filters import And, Eq, Exists
 from stackroom.stores import CollectionSpec, EmbeddedStore, MemoryStore, Record, VectorStore
 from stackroom.stores._legs import Choose, LegsQuery, Rankings
 
@@ -276,6 +276,25 @@ def test_errors_are_the_same_in_another_process() -> None:
         assert type(twin) is type(error)
         assert str(twin) == str(error)
         assert vars(twin) == vars(error)
+
+
+class MixesTenants(MemoryStore):
+    """Scans all tenants, whichever was named."""
+
+    is_broken = False
+
+    def scan(self, name: str, **asked: Any) -> Any:
+        return super().scan(name, **(asked | {"where": Exists("tenantId")} if self.is_broken else asked))
+
+
+def test_a_listing_of_a_store_that_mixes_tenants_ends() -> None:
+    store = MixesTenants()
+    library = Library(store, "library", HashingEmbedder(8))
+    for tenant_id in ("u", "v", "w"):
+        library.index_source(source("s", "one", "two", tenant_id=tenant_id))
+    store.is_broken = True
+    with pytest.raises(StoreError, match="would not end"):
+        library.sources(scope=SCOPE, limit=2)
 
 
 def test_a_register_that_is_no_text_is_refused(tmp_path: Path) -> None:

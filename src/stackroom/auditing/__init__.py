@@ -1,5 +1,7 @@
-"""Looks at what is there from outside: a store against every promise that it makes."""
+"""Looks from outside at what is there: a store against every promise it makes, a library for leaks."""
 
 from stackroom.auditing._certificate import CapabilityCheck, Certificate, Wrong, certify
+from stackroom.auditing._leak_test import leak_test
+from stackroom.auditing._report import DoorReport, Leak, LeakReport
 
-__all__ = ["CapabilityCheck", "Certificate", "Wrong", "certify"]
+__all__ = ["CapabilityCheck", "Certificate", "DoorReport", "Leak", "LeakReport", "Wrong", "certify", "leak_test"]

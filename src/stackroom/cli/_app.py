@@ -18,7 +18,7 @@ from stackroom.cli._examples import EXAMPLES
 from stackroom.cli._files import found_files
 from stackroom.cli._indexing import Outcome, index_files
 from stackroom.cli._opening import made_at_first_use, opened
-from stackroom.cli._operator_commands import compact, doctor, info, remove_tenant
+from stackroom.cli._operator_commands import compact, doctor, info, leak_test, remove_tenant
 from stackroom.cli._problems import Refused, WrongUsage
 from stackroom.cli._shown import counted
 from stackroom.cli._visible import in_a_cell
@@ -344,5 +344,5 @@ def _done(what: str, source_id: str, passages: int, *, json: bool) -> None:
         _shown.output_console().print(line, soft_wrap=True)
 
 
-for _of_operators in (remove_tenant, info, doctor, compact, check_store):
+for _of_operators in (remove_tenant, info, doctor, compact, check_store, leak_test):
     _command(_of_operators)

@@ -50,6 +50,7 @@ COMMANDS: Final = {
         'stackroom rescope budget.md --tenant acme --folder plans --title "Budget 2027"',
         "stackroom rescope budget.md --tenant acme --no-folder --no-tags",
     ),
+    "leak-test": ("stackroom leak-test", "stackroom leak-test --others 100 --json"),
     "remove": ("stackroom remove budget.md --tenant acme",),
     "remove-tenant": ("stackroom remove-tenant acme --yes",),
     "info": ("stackroom info", "stackroom info --tenant acme --json"),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import tomllib
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from stackroom import Scope
 from stackroom.cli._opening import COLLECTION, check_library_exists
 from stackroom.filters import And, Eq, Exists
 from stackroom.stores import Cursor, EmbeddedStore
@@ -14,6 +16,8 @@ from stackroom.stores import Cursor, EmbeddedStore
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from stackroom.stores import Record
 
 _TENANT: Final = "tenantId"
 _LAST_SOURCE: Final = "\U0010ffff" * 512  # no source id comes behind it
@@ -31,9 +35,23 @@ class TenantCounts:
 
 def tenant_ids(store: EmbeddedStore) -> Iterator[str]:
     """Yield every tenant that has a passage, in order: one look at the store for each."""
+    return (first.tenant_id for first in _first_records(store))
+
+
+def scopes_of(store: EmbeddedStore, most: int) -> list[Scope]:
+    """Return a scope in each of the first tenants, at most so many: the groups of the tenant's first source."""
+    return [Scope(first.tenant_id, _groups_of(first)) for first in islice(_first_records(store), most)]
+
+
+def _groups_of(record: Record) -> list[str]:
+    groups = record.metadata.get("aclGroups")
+    return [str(group) for group in groups] if isinstance(groups, list) else []
+
+
+def _first_records(store: EmbeddedStore) -> Iterator[Record]:
     after = None
     while page := store.scan(COLLECTION, where=Exists(_TENANT), after=after, limit=1):
-        yield page[0].tenant_id
+        yield page[0]
         after = Cursor(page[0].tenant_id, _LAST_SOURCE, _LAST_INDEX)
 
 

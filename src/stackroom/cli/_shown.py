@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from stackroom import Answer, Hit, SourceInfo
+    from stackroom.auditing import DoorReport
 
+_TEXTS_OF_A_DOOR: Final = 2
 _DOT: Final = "  ·  "
 _NO_EDGE: Final = 10**9  # in a pipe there is no edge at which a line would have to be folded
 _SIZES: Final = ("B", "kB", "MB", "GB", "TB")
@@ -182,6 +184,21 @@ def _properties(info: SourceInfo) -> Iterator[tuple[str, str]]:
         yield "expires", info.expires_at.isoformat(timespec="seconds")
     for key, value in info.metadata.items():
         yield key, str(value)
+
+
+# A leak test
+
+
+def leak_table(doors: Sequence[DoorReport]) -> Table:
+    """Return a line for each door and mode of a leak test."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for place, name in enumerate(("door", "mode", "calls", "leak rate", "recall", "dropped")):
+        table.add_column(name, justify="left" if place < _TEXTS_OF_A_DOOR else "right")
+    for door in doors:
+        recall = "refused" if door.is_refused else "-" if door.recall is None else f"{door.recall:.4f}"
+        numbers = (f"{door.calls:,}", f"{door.leak_rate:.4f}", recall, f"{door.dropped:,}")
+        table.add_row(Text(door.door), Text(door.mode or ""), *map(Text, numbers))
+    return table
 
 
 def properties_table(properties: Iterable[tuple[str, str]]) -> Table:

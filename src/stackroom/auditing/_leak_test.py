@@ -1,0 +1,56 @@
+"""The leak test: plant, look, remove, report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stackroom import Library
+from stackroom._scoping import check_scope
+from stackroom.auditing._canaries import Names, Planting, clean_up, is_in_use
+from stackroom.auditing._doors import Audit, callers_of
+from stackroom.auditing._report import LeakReport, problems_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stackroom import Scope
+
+
+def leak_test(library: Library, *, others: Iterable[Scope] = ()) -> LeakReport:
+    """Plant canaries in throw-away tenants of a library, look for them as every kind of caller, and remove them.
+
+    The tenants, groups and source ids are random, and lookalikes of one another: composed and decomposed, in another
+    case, with a space behind, one the beginning of another. Some canaries are expired, removed, replaced or re-scoped
+    by the time they are looked for. Every door is tried: each mode of search with and without narrowings that name
+    what is foreign, listings, single sources, counts. Scopes of the library's own, given as `others`, must see no
+    canary, and nothing outside of themselves.
+
+    Green is only a report of which all is true: every door was tried, all that callers may see was found and nothing
+    else was shown, the check had nothing to drop, the library holds more than canaries, and a count finds none left.
+
+    The library is written to as by any other caller, by its own clock, and embeds the canaries and the questions: some
+    fifty passages, and some twenty queries a caller. Whatever happens, what was planted is removed; what a process that
+    is killed leaves expires within an hour. Errors of the store and the embedder are raised as they are, after the
+    removal; what could not be removed then is said in a note of the error. ValueError for what is no Library,
+    ScopeError for others that are no Scopes.
+    """
+    if not isinstance(library, Library):
+        raise ValueError(f"leak_test takes a Library, not {type(library).__name__}")
+    scopes = [check_scope(scope) for scope in others]
+    if not is_in_use(library):
+        problem = "the library is empty: a test of it would show nothing; index something first"
+        return LeakReport((), 0, 0, (), (problem,))
+    names = Names.drawn()
+    planting = Planting(library, names, library._time())  # noqa: SLF001 - expiry goes by the library's clock
+    try:
+        planting.plant()
+        audit = Audit(library, names, planting.canaries)
+        callers = list(callers_of(names, scopes))
+        for caller in callers:
+            audit.try_all(caller)
+        problems = (*planting.problems, *problems_of(audit.reports()), *clean_up(library, names))
+    except BaseException as error:
+        for problem in clean_up(library, names):
+            error.add_note(problem)
+        raise
+    return LeakReport(audit.reports(), len(audit.canaries), len(callers), tuple(audit.leaks), problems)
