@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackroom import Library, Scope, Source, StoreError
+from stackroom import Library, Scope, Source, StoreError, StoreUnavailable
 from stackroom.embedders import HashingEmbedder
 from stackroom.filters import And, Eq, Exists
 from stackroom.stores import CollectionSpec, EmbeddedStore, Record
@@ -222,3 +222,19 @@ def test_a_directory_name_is_safe_everywhere_and_of_one_tenant_alone(one: str, o
         assert name.split(".")[0] not in {"con", "nul", "prn", "aux"}
     if one != other and len(names) == 2:
         assert names[0].casefold() != names[1].casefold()
+
+
+def test_a_shard_that_is_no_database_any_more_is_said_and_the_doctor_says_which(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path)
+    store.create_collection("c", SPEC)
+    for tenant in ("t", "u"):
+        put(store, tenant, "s")
+    store.close()
+    for file in (tmp_path / "1" / "t").glob("shard.db*"):
+        file.write_bytes(b"no database at all " * 1000)
+    store = EmbeddedStore(tmp_path)
+    with pytest.raises(StoreUnavailable, match="damaged"):
+        store.count("c", where=Eq("tenantId", "t"))
+    assert store.count("c", where=Eq("tenantId", "u")) == 1
+    assert [(problem.place, problem.is_mended_by_compact) for problem in store.problems()] == [("1/t", False)]
+    store.close()

@@ -314,10 +314,11 @@ def create_shard(path: Path, tenant_id: str, number: int) -> None:
 def format_of(path: Path) -> int | None:
     """Return the format of the shard in a directory; None when there is none that is finished, or its tenant is gone.
 
-    StoreError when it is newer than this Stackroom reads. A file that is just being made or removed is looked at again.
+    StoreError when it is newer than this Stackroom reads, StoreUnavailable when it is damaged. A file that is just
+    being made or removed is looked at again.
     """
     for _ in range(_LOOKS):
-        with suppress(sqlite3.OperationalError, FileNotFoundError):
+        with suppress(sqlite3.Error, FileNotFoundError):
             return _format_of(path)
         if not (path / FILE).exists():
             return None

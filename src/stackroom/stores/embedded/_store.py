@@ -310,7 +310,10 @@ class EmbeddedStore:
         seen: list[tuple[str, bool]] | _Again | None = _Again.GONE
         for _ in range(_TRIES):
             if isinstance(seen, _Again):
-                seen = self._tried(path, entry, lambda shard: list(_maintenance.problems(shard)), mends=False)
+                try:
+                    seen = self._tried(path, entry, lambda shard: list(_maintenance.problems(shard)), mends=False)
+                except StoreUnavailable as error:
+                    return [Problem(place, str(error), is_mended_by_compact=False)]
         if seen is None or isinstance(seen, _Again):
             return [Problem(place, "no finished shard: what is left of a removed tenant", is_mended_by_compact=True)]
         return [Problem(place, *problem) for problem in seen]
