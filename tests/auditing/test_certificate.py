@@ -12,7 +12,7 @@ import pytest
 from stackroom import CapabilityError, StoreUnavailable
 from stackroom.auditing import CapabilityCheck, Certificate, certify
 from stackroom.filters import Eq, Filter, Ne, Not
-from stackroom.stores import EmbeddedStore, Match, MemoryStore
+from stackroom.stores import EmbeddedStore, MemoryStore
 
 
 class NeFindsTheMissing(MemoryStore):
@@ -20,9 +20,9 @@ class NeFindsTheMissing(MemoryStore):
         return super().count(name, where=Not(Eq(where.key, where.value)) if isinstance(where, Ne) else where)
 
 
-class ScoresHalf(MemoryStore):
-    def dense(self, *given: Any, **options: Any) -> list[Match]:
-        return [Match(match.record, match.score / 2) for match in super().dense(*given, **options)]
+class CountsOneMore(MemoryStore):
+    def count(self, *given: Any, **options: Any) -> int:
+        return super().count(*given, **options) + 1
 
 
 class RefusesUpdate(MemoryStore):
@@ -88,8 +88,8 @@ def test_a_wrong_filter_is_named_with_what_to_look_at_and_a_reproducer() -> None
 
 
 def test_a_random_failure_comes_with_seed_records_question_expected_and_got() -> None:
-    certificate = certify(ScoresHalf, only="test_dense_random")
-    (wrong,) = check_of(certificate, "dense").wrong
+    certificate = certify(CountsOneMore, only="test_scan_and_count_of_random")
+    (wrong,) = check_of(certificate, "scan and count").wrong
     for part in (f"seed: {certificate.seed}", "records:", "asked:", "expected:", "got:"):
         assert part in wrong.reproducer
 
@@ -104,7 +104,7 @@ def test_a_live_store_is_left_as_it_was(tmp_path: Path) -> None:
 
     with_library = EmbeddedStore(tmp_path / "library")
     with_library.create_collection("library", CollectionSpec(2, "m@2"))
-    certificate = certify(lambda: EmbeddedStore(tmp_path / "library"), only="row_1")
+    certificate = certify(lambda: EmbeddedStore(tmp_path / "library"), only="row_12")
     assert certificate.is_right
     assert "kit-" not in (tmp_path / "library" / "library.toml").read_text()
     assert with_library.collection("library") == CollectionSpec(2, "m@2")
