@@ -1,11 +1,44 @@
-"""What every test shares: hypothesis runs the same examples on every machine of CI."""
+"""What every test shares: hypothesis runs the same examples on every machine of CI; a PostgreSQL for those who ask."""
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, NoReturn
 
+import pytest
 from hypothesis import HealthCheck, settings
+from tests.postgres_server import PACKAGE, NoServer, running
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn() -> Iterator[str]:
+    """Yield where a superuser reaches a PostgreSQL with pgvector: STACKROOM_TEST_POSTGRES, else one of our own.
+
+    Where none can be had the tests that ask are skipped, but in CI they fail. STACKROOM_TEST_POSTGRES_PACKAGE names
+    another wheel to take the programs from.
+    """
+    given = os.environ.get("STACKROOM_TEST_POSTGRES")
+    if given:
+        yield given
+        return
+    server = running(os.environ.get("STACKROOM_TEST_POSTGRES_PACKAGE", PACKAGE))
+    try:
+        started = server.__enter__()
+    except NoServer as error:
+        missing(f"no PostgreSQL for the tests ({error}); or name one of yours: STACKROOM_TEST_POSTGRES=postgresql://…")
+    yield started.dsn
+    server.__exit__(None, None, None)
+
+
+def missing(what: str) -> NoReturn:
+    """Skip a test for want of something; fail where all must be there."""
+    if os.environ.get("CI"):
+        pytest.fail(what)
+    pytest.skip(what)

@@ -36,8 +36,8 @@ NAMES: dict[str, str] = {
         "Embedder Fingerprint LocalEmbedder HashingEmbedder FunctionEmbedder OpenAIEmbedder CachingEmbedder"
     ),
     "stackroom.stores": (
-        "MemoryStore EmbeddedStore Record Match Matches CollectionSpec LexicalQuery Page Cursor Capabilities "
-        "VectorStore"
+        "MemoryStore EmbeddedStore PostgresStore Record Match Matches CollectionSpec LexicalQuery Page Cursor "
+        "Capabilities VectorStore"
     ),
     "stackroom.filters": "Filter Eq Ne In NotIn All Contains Range Exists And Or Not parse matches as_dict",
     "stackroom.testing": "StoreConformance",
@@ -195,7 +195,9 @@ def test_signatures_are_as_promised(path: str, signature: str) -> None:
         assert extra.default is not extra.empty or extra.kind in {extra.VAR_KEYWORD, extra.VAR_POSITIONAL}, extra
 
 
-@pytest.mark.parametrize("store", [VectorStore, stackroom.stores.MemoryStore, stackroom.stores.EmbeddedStore])
+@pytest.mark.parametrize(
+    "store", [VectorStore, *(named(f"stackroom.stores.{kind}Store") for kind in ("Memory", "Embedded", "Postgres"))]
+)
 @pytest.mark.parametrize(("method", "signature"), STORE_METHODS.items())
 def test_stores_have_the_promised_methods(store: Any, method: str, signature: str) -> None:
     assert written(inspect.signature(getattr(store, method)).parameters.values()) == promised(signature)
@@ -245,6 +247,11 @@ def test_embedded_store_takes_a_path_and_exact() -> None:
     parameters = inspect.signature(named("stackroom.stores.EmbeddedStore")).parameters
     assert next(iter(parameters)) == "path"
     assert parameters["exact"].default is False
+
+
+def test_postgres_store_takes_a_dsn_or_a_pool() -> None:
+    parameters = inspect.signature(named("stackroom.stores.PostgresStore")).parameters
+    assert next(iter(parameters)) == "dsn_or_pool"
 
 
 def test_values_are_frozen_and_slotted() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stackroom.stores import EmbeddedStore, MemoryStore
+from stackroom.stores import EmbeddedStore, MemoryStore, PostgresStore
 from stackroom.testing import StoreConformance
 
 if TYPE_CHECKING:
@@ -35,3 +35,16 @@ class TestEmbeddedStore(StoreConformance):
     def reopen(self, tmp_path: Path, store: VectorStore) -> Callable[[], VectorStore]:
         del store
         return lambda: EmbeddedStore(tmp_path / "library")
+
+
+class TestPostgresStore(StoreConformance):
+    @pytest.fixture
+    def store(self, postgres_dsn: str) -> Iterator[VectorStore]:
+        store = PostgresStore(postgres_dsn)
+        yield store
+        store.close()
+
+    @pytest.fixture
+    def reopen(self, postgres_dsn: str, store: VectorStore) -> Callable[[], VectorStore]:
+        del store
+        return lambda: PostgresStore(postgres_dsn)

@@ -6,7 +6,7 @@ from stackroom._filters.evaluator import matches
 from stackroom._filters.nodes import All, And, Contains, Eq, Exists, Filter, In, Ne, Not, NotIn, Or, Range
 from stackroom._filters.parser import as_dict, parse
 from stackroom._filters.scalars import ScalarKey, scalar_key
-from stackroom._filters.shape import check_supported, conjuncts, leaves, never, nodes
+from stackroom._filters.shape import check_supported, conjuncts, leaves, named_values, never, nodes
 
 __all__ = [
     "All",
@@ -27,6 +27,7 @@ __all__ = [
     "conjuncts",
     "leaves",
     "matches",
+    "named_values",
     "never",
     "nodes",
     "parse",

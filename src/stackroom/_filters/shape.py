@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stackroom._errors import UnsupportedFilter
-from stackroom._filters.nodes import And, Filter, In, Not, Or
+from stackroom._filters.nodes import And, Eq, Filter, In, Not, Or
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,6 +36,17 @@ def conjuncts(filter: Filter) -> Iterator[Filter]:
             yield from conjuncts(member)
     else:
         yield filter
+
+
+def named_values(filter: Filter, key: str) -> set[str] | None:
+    """Return the only strings that a key of one string can hold in what matches, or None when it may be any."""
+    named: set[str] | None = None
+    for member in conjuncts(filter):
+        if isinstance(member, Eq | In) and member.key == key:
+            values = (member.value,) if isinstance(member, Eq) else member.values
+            found = {value for value in values if isinstance(value, str)}
+            named = found if named is None else named & found
+    return named
 
 
 def never(filter: Filter) -> bool:

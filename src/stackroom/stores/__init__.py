@@ -14,6 +14,7 @@ from stackroom.stores._protocol import (
 )
 from stackroom.stores.embedded import EmbeddedStore
 from stackroom.stores.memory import MemoryStore
+from stackroom.stores.postgres import PostgresStore
 
 __all__ = [
     "Capabilities",
@@ -25,6 +26,7 @@ __all__ = [
     "Matches",
     "MemoryStore",
     "Page",
+    "PostgresStore",
     "Record",
     "Support",
     "VectorStore",

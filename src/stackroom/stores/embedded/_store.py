@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from stackroom import _keys as keys
 from stackroom._errors import StoreError, StoreUnavailable
-from stackroom._filters import Eq, Exists, Filter, In, conjuncts
-from stackroom._model import Page
+from stackroom._filters import Eq, Exists, Filter, named_values
 from stackroom.stores import _door, _ranking
 from stackroom.stores._legs import Rankings
 from stackroom.stores._protocol import (
@@ -25,6 +24,7 @@ from stackroom.stores._protocol import (
     all_filters,
     check_name,
 )
+from stackroom.stores._tenants import merged, page_of
 from stackroom.stores.embedded import _derived, _maintenance, _reads, _writes
 from stackroom.stores.embedded._directory import LOCK_SECONDS, Directory, Entry
 from stackroom.stores.embedded._maintenance import Problem, ShardStatistics
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from stackroom._model import Page
     from stackroom._values import MetadataValue
     from stackroom.stores._legs import Choose, LegsQuery
     from stackroom.stores.embedded._shard import Followers
@@ -216,7 +217,7 @@ class EmbeddedStore:
         _door.check_where(where)
         _door.check_limit(limit)
         wanted = _reads.Wanted(query, None, where, limit, self._exact)
-        return _merged(self._in_shards(name, where, partial(_reads.dense, wanted=wanted), fingerprint), limit)
+        return merged(self._in_shards(name, where, partial(_reads.dense, wanted=wanted), fingerprint), limit)
 
     def lexical(self, name: str, query: LexicalQuery, *, where: Filter, limit: int) -> list[Match]:
         """Return the best worded records that `where` matches, by BM25."""
@@ -225,7 +226,7 @@ class EmbeddedStore:
         _door.check_where(where)
         _door.check_limit(limit)
         wanted = _reads.Wanted(None, query, where, limit, self._exact)
-        return _merged(self._in_shards(name, where, partial(_reads.lexical, wanted=wanted)), limit)
+        return merged(self._in_shards(name, where, partial(_reads.lexical, wanted=wanted)), limit)
 
     def legs(self, name: str, asked: LegsQuery, choose: Choose, *, fingerprint: str) -> list[Record]:
         """Let a Library choose from what both legs of its search find, of one state; return the chosen records whole.
@@ -241,7 +242,7 @@ class EmbeddedStore:
             query = _ranking.unit(_door.query_vector(asked.vector, spec.dimension))
         wanted = _reads.Wanted(query, asked.words, asked.where, asked.limit, self._exact, asked.across)
         work = partial(_reads.legs, wanted=wanted, choose=choose)
-        for tenant_id in _named_tenants(asked.where) or ():
+        for tenant_id in named_values(asked.where, keys.TENANT) or ():
             found = self._in_shard(name, tenant_id, work, None if query is None else fingerprint)
             if found is not None:
                 return found
@@ -260,7 +261,7 @@ class EmbeddedStore:
             generation = self._entry(name).generation
             found = self._scanned(name, where, begin, limit, with_vectors=vectors)
             if self._entry(name).generation == generation:
-                return _page(found, limit)
+                return page_of(found, limit)
 
     def _scanned(
         self, name: str, where: Filter, begin: Cursor | None, limit: int, *, with_vectors: bool
@@ -364,7 +365,7 @@ class EmbeddedStore:
     def _tenants(self, name: str, where: Filter) -> list[str]:
         """Return the tenants, in order, whose shards a filter may concern."""
         entry = self._entry(name)
-        named = _named_tenants(where)
+        named = named_values(where, keys.TENANT)
         if named is not None:
             return sorted(named)
         tenants = []
@@ -435,33 +436,5 @@ class _Again(enum.Enum):
     GONE = enum.auto()
 
 
-def _named_tenants(where: Filter) -> set[str] | None:
-    """Return the only tenants that can match, or None when any may."""
-    named: set[str] | None = None
-    for member in conjuncts(where):
-        if isinstance(member, Eq | In) and member.key == keys.TENANT:
-            values = (member.value,) if isinstance(member, Eq) else member.values
-            tenants = {value for value in values if isinstance(value, str)}
-            named = tenants if named is None else named & tenants
-    return named
-
-
 def _versions(_reader: sqlite3.Connection, followers: Followers) -> set[int]:
     return followers.catalogue.live_versions
-
-
-def _merged(found: Iterable[list[Match]], limit: int) -> list[Match]:
-    """Return the best of several tenants' matches in the total order."""
-    lists = list(found)
-    if len(lists) == 1:
-        return lists[0]
-    every = [match for of_tenant in lists for match in of_tenant]
-    return sorted(every, key=lambda match: (-match.score, match.id, match.record.tenant_id))[:limit]
-
-
-def _page(found: list[Record], limit: int) -> Page[Record]:
-    items = found[:limit]
-    if len(found) <= limit:
-        return Page(tuple(items))
-    last = items[-1]
-    return Page(tuple(items), Cursor(last.tenant_id, last.source_id, last.index))

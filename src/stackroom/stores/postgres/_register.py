@@ -1,0 +1,194 @@
+"""The register: which collections there are, made, dropped and swapped in one step under the locks of all writers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stackroom._errors import CapabilityError, Conflict, StoreError, UnknownCollection
+from stackroom.stores import _door
+from stackroom.stores._protocol import CollectionSpec, check_name
+from stackroom.stores.postgres._connections import Begin, Database, Session, Statement
+from stackroom.stores.postgres._names import FORMAT, Entry, Names, token_of
+from stackroom.stores.postgres._policies import check_locked
+from stackroom.stores.postgres._schema import collection_statements, has_index, library_statements
+from stackroom.stores.postgres._transaction import entry_of, registered
+from stackroom.stores.postgres._writes import Lock, opening
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+
+class Register:
+    """The collections of one library. What was read of one is kept, and looked at again by each transaction."""
+
+    def __init__(
+        self,
+        database: Database,
+        names: Names,
+        *,
+        manages_schema: bool,
+        is_locked: bool,
+        lock_timeout: float,
+        partitions: int,
+        vector_index: bool,
+    ) -> None:
+        self._database = database
+        self._names = names
+        self._manages_schema = manages_schema
+        self._is_locked = is_locked
+        self._lock_timeout = lock_timeout
+        self._partitions = partitions
+        self._vector_index = vector_index
+        self._known: dict[str, Entry] = {}
+
+    def open(self) -> str:
+        """See that the library's tables are there and of our format, making them when that is wanted.
+
+        Answers what tells this library from all others.
+        """
+        found = self._library()
+        if found is None and self._manages_schema:
+            self._make()
+            found = self._library()
+        if found is None:
+            raise StoreError("this database holds no library here; run the statements of schema_sql() first")
+        version, identity = found
+        if version > FORMAT:
+            raise StoreError(f"the library's tables are of format {version}, this version knows {FORMAT}; upgrade")
+        return str(identity)
+
+    def _library(self) -> tuple[int, str] | None:
+        def look(session: Session) -> tuple[int, str] | None:
+            table = self._names.of("library")
+            (((there,),),) = session.ask(Statement("SELECT to_regclass(%(table)s) IS NOT NULL", {"table": table}))
+            if not there:
+                return None
+            (rows,) = session.ask(Statement(f"SELECT format, identity::text FROM {table}"))
+            return (rows[0][0], rows[0][1]) if rows else None
+
+        return self._database.run(Begin.READING, look)
+
+    def _make(self) -> None:
+        lock = Lock(self._names.key("library"), shared=False)
+        statements = [Statement(sql) for sql in library_statements(self._names)]
+        self._database.run(Begin.WRITING, lambda session: session.ask(*opening([lock], 30), *statements, last=True))
+
+    def entry(self, name: str) -> Entry:
+        """Return a collection's entry as last seen, or as it is now; UnknownCollection when there is none."""
+        known = self._known.get(check_name(name))
+        return known if known is not None else self.fresh_entry(name)
+
+    def fresh_entry(self, name: str) -> Entry:
+        """Return a collection's entry as it is now."""
+        entry = self.look(name)
+        if entry is None:
+            raise UnknownCollection(name)
+        return entry
+
+    def look(self, name: str) -> Entry | None:
+        """Return a collection's entry as it is now, or None."""
+        check_name(name)
+        (rows,) = self._database.run(
+            Begin.READING, lambda session: session.ask(registered(self._names, name), last=True)
+        )
+        entry = entry_of(self._names, name, rows)
+        if entry is None:
+            self._known.pop(name, None)
+            return None
+        if self._is_locked and entry != self._known.get(name):
+            check_locked(self._database, entry)
+        self._known[name] = entry
+        return entry
+
+    def create(self, name: str, spec: CollectionSpec) -> None:
+        """Make a collection, or find that an equal one is there."""
+        there = self.look(name)
+        if there is None:
+            if not self._manages_schema:
+                raise CapabilityError(
+                    f"this store runs no DDL, and there is no collection {name!r}; run the statements of "
+                    "schema_sql(name, spec) first"
+                )
+            self._database.run(Begin.WRITING, lambda session: self._create(session, name, spec))
+            there = self.look(name)
+        if there is None or there.spec != spec:
+            raise Conflict(f"collection {name!r} exists with another dimension or fingerprint; choose another name")
+
+    def _create(self, session: Session, name: str, spec: CollectionSpec) -> None:
+        taken = f"SELECT token FROM {self._names.of('collections')}"
+        *_, rows, tokens = session.ask(
+            *opening([Lock(self._names.key("library"), shared=False)], 30),
+            registered(self._names, name),
+            Statement(taken),
+        )
+        if rows:
+            return
+        used = {token for (token,) in tokens}
+        token = next(token for attempt in range(len(used) + 1) if (token := token_of(name, spec, attempt)) not in used)
+        entry = Entry(self._names, name, token, spec, self._partitions, has_index(spec, wanted=self._vector_index))
+        values = {
+            "name": name,
+            "token": token,
+            "dimension": spec.dimension,
+            "fingerprint": spec.fingerprint,
+            "partitions": entry.partitions,
+            "has_vector_index": entry.has_vector_index,
+        }
+        insert = (
+            f"INSERT INTO {self._names.of('collections')} VALUES (%(name)s::text, %(token)s, %(dimension)s, "
+            "%(fingerprint)s::text, %(partitions)s, %(has_vector_index)s)"
+        )
+        session.ask(*(Statement(sql) for sql in collection_statements(entry)), Statement(insert, values), last=True)
+
+    def drop(self, name: str) -> None:
+        """Take a collection away with all it holds; without DDL, its tables stay, empty."""
+        check_name(name)
+
+        def work(session: Session) -> None:
+            entry = entry_of(self._names, name, session.ask(*self._alone(name), registered(self._names, name))[-1])
+            if entry is not None:
+                session.ask(*self._drop(entry), self._unregistered(name), last=True)
+
+        self._database.run(Begin.WRITING, work)
+        self._known.pop(name, None)
+
+    def swap(self, name: str, side: str, expect: AbstractSet[int] | None) -> None:
+        """Let the collection `side` take the name in one step, while nobody writes either."""
+        check_name(side)
+
+        def work(session: Session) -> None:
+            *_, of_name, of_side = session.ask(
+                *self._alone(name, side), registered(self._names, name), registered(self._names, side)
+            )
+            taken, taking = entry_of(self._names, name, of_name), entry_of(self._names, side, of_side)
+            if taken is None:
+                raise UnknownCollection(name)
+            if taking is None:
+                raise UnknownCollection(side)
+            if expect is not None:
+                (rows,) = session.ask(Statement(f"SELECT version FROM {taken.sources}"))
+                _door.check_expected(expect, {version for (version,) in rows})
+            if side != name:
+                moved = f"UPDATE {self._names.of('collections')} SET name = %(name)s::text WHERE token = %(token)s"
+                session.ask(
+                    *self._drop(taken),
+                    self._unregistered(name),
+                    Statement(moved, {"name": name, "token": taking.token}),
+                    last=True,
+                )
+
+        self._database.run(Begin.WRITING, work)
+        self._known.pop(name, None)
+        self._known.pop(side, None)
+
+    def _alone(self, *names: str) -> list[Statement]:
+        keys = sorted({self._names.key("collection", name) for name in names})
+        return opening([Lock(key, shared=False) for key in keys], self._lock_timeout or 30)
+
+    def _drop(self, entry: Entry) -> list[Statement]:
+        if self._manages_schema:
+            return [Statement(f"DROP TABLE {', '.join(entry.tables)}")]
+        return [Statement(f"DELETE FROM {table}") for table in entry.tables]
+
+    def _unregistered(self, name: str) -> Statement:
+        return Statement(f"DELETE FROM {self._names.of('collections')} WHERE name = %(name)s::text", {"name": name})
