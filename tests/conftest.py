@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.postgres_room import Room, a_room
 from tests.postgres_server import PACKAGE, NoServer, running
 
 if TYPE_CHECKING:
@@ -35,6 +36,13 @@ def postgres_dsn() -> Iterator[str]:
         missing(f"no PostgreSQL for the tests ({error}); or name one of yours: STACKROOM_TEST_POSTGRES=postgresql://…")
     yield started.dsn
     server.__exit__(None, None, None)
+
+
+@pytest.fixture
+def room(postgres_dsn: str) -> Iterator[Room]:
+    """Yield a schema of the test's own; all in it is dropped at the end."""
+    with a_room(postgres_dsn) as made:
+        yield made
 
 
 def missing(what: str) -> NoReturn:

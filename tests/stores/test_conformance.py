@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stackroom.stores import EmbeddedStore, MemoryStore, PostgresStore
+from stackroom.stores import EmbeddedStore, MemoryStore
 from stackroom.testing import StoreConformance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tests.postgres_room import Room
 
     from stackroom.stores import VectorStore
 
@@ -39,12 +41,9 @@ class TestEmbeddedStore(StoreConformance):
 
 class TestPostgresStore(StoreConformance):
     @pytest.fixture
-    def store(self, postgres_dsn: str) -> Iterator[VectorStore]:
-        store = PostgresStore(postgres_dsn)
-        yield store
-        store.close()
+    def store(self, room: Room) -> VectorStore:
+        return room.store()
 
     @pytest.fixture
-    def reopen(self, postgres_dsn: str, store: VectorStore) -> Callable[[], VectorStore]:
-        del store
-        return lambda: PostgresStore(postgres_dsn)
+    def reopen(self, room: Room) -> Callable[[], VectorStore]:
+        return room.store
