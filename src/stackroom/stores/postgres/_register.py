@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stackroom._errors import CapabilityError, Conflict, StoreError, UnknownCollection
 from stackroom.stores import _door
@@ -10,12 +10,46 @@ from stackroom.stores._protocol import CollectionSpec, check_name
 from stackroom.stores.postgres._connections import Begin, Database, Session, Statement
 from stackroom.stores.postgres._names import FORMAT, Entry, Names, token_of
 from stackroom.stores.postgres._policies import check_locked
-from stackroom.stores.postgres._schema import collection_statements, has_index, library_statements
+from stackroom.stores.postgres._schema import (
+    EXTENSION,
+    collection_statements,
+    has_index,
+    library_statements,
+    schema_statement,
+)
 from stackroom.stores.postgres._transaction import entry_of, registered
 from stackroom.stores.postgres._writes import Lock, opening
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
+
+
+_PGVECTOR: Final = Statement("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
+
+_OLDEST_SERVER: Final = 14
+_OLDEST_PGVECTOR: Final = (0, 8)
+
+_LONG_ENOUGH: Final = 30
+"""Seconds that changes of the register wait for each other."""
+
+
+def _check_server(session: Session) -> None:
+    """Raise a StoreError when the server cannot hold a library."""
+    ((encoding, version),) = session.ask(
+        Statement("SELECT current_setting('server_encoding'), current_setting('server_version_num')::integer")
+    )[0]
+    if encoding != "UTF8":
+        raise StoreError(f"the database's encoding is {encoding}; make one with ENCODING 'UTF8'")
+    if version < _OLDEST_SERVER * 10_000:
+        raise StoreError(f"the server is PostgreSQL {version // 10_000}; it must be {_OLDEST_SERVER} or newer")
+
+
+def _check_pgvector(session: Session) -> None:
+    """Raise a StoreError when pgvector is missing or too old: before 0.8 an index answers fewer than match."""
+    (rows,) = session.ask(_PGVECTOR)
+    there = tuple(int(part) for part in rows[0][0].split(".")[:2]) if rows else None
+    if there is None or there < _OLDEST_PGVECTOR:
+        raise StoreError("the database needs the extension pgvector, version 0.8 or newer: CREATE EXTENSION vector")
 
 
 class Register:
@@ -46,10 +80,12 @@ class Register:
 
         Answers what tells this library from all others.
         """
+        self._database.run(Begin.READING, _check_server)
         found = self._library()
         if found is None and self._manages_schema:
-            self._make()
+            self._database.run(Begin.WRITING, self._make)
             found = self._library()
+        self._database.run(Begin.READING, _check_pgvector)
         if found is None:
             raise StoreError("this database holds no library here; run the statements of schema_sql() first")
         version, identity = found
@@ -68,10 +104,15 @@ class Register:
 
         return self._database.run(Begin.READING, look)
 
-    def _make(self) -> None:
-        lock = Lock(self._names.key("library"), shared=False)
-        statements = [Statement(sql) for sql in library_statements(self._names)]
-        self._database.run(Begin.WRITING, lambda session: session.ask(*opening([lock], 30), *statements, last=True))
+    def _make(self, session: Session) -> None:
+        """Make the library's tables, and what they stand on where it is missing: both need more privileges."""
+        *_, ((has_schema,),), pgvector = session.ask(
+            *opening([Lock(self._names.key("library"), shared=False)], _LONG_ENOUGH),
+            Statement("SELECT to_regnamespace(%(schema)s) IS NOT NULL", {"schema": self._names.schema}),
+            _PGVECTOR,
+        )
+        missing = [*([] if pgvector else [EXTENSION]), *([] if has_schema else [schema_statement(self._names)])]
+        session.ask(*(Statement(sql) for sql in (*missing, *library_statements(self._names))), last=True)
 
     def entry(self, name: str) -> Entry:
         """Return a collection's entry as last seen, or as it is now; UnknownCollection when there is none."""
@@ -117,7 +158,7 @@ class Register:
     def _create(self, session: Session, name: str, spec: CollectionSpec) -> None:
         taken = f"SELECT token FROM {self._names.of('collections')}"
         *_, rows, tokens = session.ask(
-            *opening([Lock(self._names.key("library"), shared=False)], 30),
+            *opening([Lock(self._names.key("library"), shared=False)], _LONG_ENOUGH),
             registered(self._names, name),
             Statement(taken),
         )
@@ -183,7 +224,7 @@ class Register:
 
     def _alone(self, *names: str) -> list[Statement]:
         keys = sorted({self._names.key("collection", name) for name in names})
-        return opening([Lock(key, shared=False) for key in keys], self._lock_timeout or 30)
+        return opening([Lock(key, shared=False) for key in keys], self._lock_timeout or _LONG_ENOUGH)
 
     def _drop(self, entry: Entry) -> list[Statement]:
         if self._manages_schema:

@@ -46,7 +46,7 @@ def schema_sql(
     `role` is the role that a locked-down application connects as: it is granted what the store needs and no more.
     """
     names = Names(schema, prefix)
-    statements = list(library_statements(names))
+    statements = [EXTENSION, schema_statement(names), *library_statements(names)]
     if name is not None:
         if not isinstance(spec, CollectionSpec):
             raise ValueError("a collection's statements need its spec: pass CollectionSpec(dimension, fingerprint)")
@@ -77,10 +77,16 @@ def has_index(spec: CollectionSpec, *, wanted: bool) -> bool:
     return wanted and spec.dimension <= MAX_INDEXED_DIMENSION
 
 
+EXTENSION: Final = "CREATE EXTENSION IF NOT EXISTS vector"
+
+
+def schema_statement(names: Names) -> str:
+    """Return the statement that makes the schema of a library where it is missing."""
+    return f'CREATE SCHEMA IF NOT EXISTS "{names.schema}"'
+
+
 def library_statements(names: Names) -> Iterator[str]:
     """Yield the statements for what all collections share; where it is there, they do nothing."""
-    yield "CREATE EXTENSION IF NOT EXISTS vector"
-    yield f'CREATE SCHEMA IF NOT EXISTS "{names.schema}"'
     yield f"CREATE TABLE IF NOT EXISTS {names.of('library')} (format integer NOT NULL, identity uuid NOT NULL)"
     yield (
         f"INSERT INTO {names.of('library')} SELECT {FORMAT}, gen_random_uuid() "
