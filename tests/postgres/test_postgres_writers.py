@@ -249,7 +249,7 @@ def test_counts_of_words_stay_right_when_writers_are_killed(room: Room, store: P
 
 def test_what_was_acknowledged_survives_the_crash_of_the_server() -> None:
     with running(settings={}) as server:
-        store = PostgresStore(server.dsn, connect_timeout=0.5)
+        store = PostgresStore(server.dsn, connect_timeout=2)
         store.create_collection("c", CollectionSpec(2, "m"))
         for number in range(20):
             store.replace("c", parts(f"w{number}", f"s{number:02}"), where=of(f"s{number:02}"))

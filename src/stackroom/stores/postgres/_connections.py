@@ -267,7 +267,15 @@ def _pool_of(dsn: str, size: int, timeout: float) -> ConnectionPool[Any]:
     if problem is not None:
         raise problem
     options = {"autocommit": True, "prepare_threshold": None}
-    return ConnectionPool(dsn, min_size=1, max_size=size, timeout=timeout, kwargs=options, open=True)
+    return ConnectionPool(
+        dsn,
+        min_size=1,
+        max_size=size,
+        timeout=timeout,
+        reconnect_timeout=timeout,  # so that after a pause each call looks at once whether the server is back
+        kwargs=options,
+        open=True,
+    )
 
 
 def _checked_pool(pool: Any) -> Any:

@@ -91,7 +91,15 @@ class Register:
         version, identity = found
         if version > FORMAT:
             raise StoreError(f"the library's tables are of format {version}, this version knows {FORMAT}; upgrade")
+        if self._is_locked:
+            for name in self._all_names():
+                self.look(name)  # which sees that its lock holds
         return str(identity)
+
+    def _all_names(self) -> list[str]:
+        asked = Statement(f"SELECT name FROM {self._names.of('collections')}")
+        (rows,) = self._database.run(Begin.READING, lambda session: session.ask(asked, last=True))
+        return [name for (name,) in rows]
 
     def _library(self) -> tuple[int, str] | None:
         def look(session: Session) -> tuple[int, str] | None:

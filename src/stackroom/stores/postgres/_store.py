@@ -101,6 +101,10 @@ class PostgresStore:
         ):
             if not isinstance(value, bool):
                 raise ValueError(f"{name} must be True or False, not {type(value).__name__}")
+        if row_level_security and manage_schema:
+            raise ValueError(
+                "row_level_security needs manage_schema=False: who makes tables owns them, and can lift the lock"
+            )
         names = Names(schema, prefix)
         require_size("exact_limit", exact_limit, least=1_000)
         require_size("pool_size", pool_size, least=1)

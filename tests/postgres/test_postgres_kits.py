@@ -1,0 +1,86 @@
+"""The whole kit once more, over what may be set otherwise: locked, partitioned, compared exactly, a pool that is given.
+
+It takes minutes: `make test-postgres-other` runs it, on another version of the server.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+from psycopg_pool import ConnectionPool
+from tests.postgres_room import Room
+
+from stackroom.stores import CollectionSpec, PostgresStore, VectorStore
+from stackroom.stores.postgres import schema_sql
+from stackroom.testing import StoreConformance
+
+pytestmark = pytest.mark.skipif(
+    not os.environ.get("STACKROOM_TEST_POSTGRES_ALL"), reason="takes minutes: make test-postgres-other"
+)
+
+
+class MigratedStore(PostgresStore):
+    """A locked store whose collections somebody else makes, as a migration does."""
+
+    def __init__(self, room: Room, role: str) -> None:
+        self._room, self._role = room, role
+        dsn = psycopg.conninfo.make_conninfo(room.dsn, user=role)
+        super().__init__(dsn, schema=room.schema, manage_schema=False, row_level_security=True)
+
+    def create_collection(self, name: str, spec: CollectionSpec) -> None:
+        if self.collection(name) is None:
+            sql = schema_sql(name, spec, schema=self._room.schema, row_level_security=True, role=self._role)
+            try:
+                self._room.ask(f"BEGIN; {sql}; COMMIT")
+            except psycopg.errors.Error:  # somebody else made it just now
+                self._room.ask("ROLLBACK")
+        super().create_collection(name, spec)
+
+
+class TestLockedPostgresStore(StoreConformance):
+    @pytest.fixture
+    def role(self, room: Room) -> Iterator[str]:
+        role = f"app_{room.schema}"
+        room.ask(f"CREATE ROLE {role} LOGIN")
+        room.ask(schema_sql("none", CollectionSpec(2, "m"), schema=room.schema, row_level_security=True, role=role))
+        yield role
+        room.ask(f"DROP OWNED BY {role}")
+        room.ask(f"DROP ROLE {role}")
+
+    @pytest.fixture
+    def store(self, room: Room, role: str) -> Iterator[VectorStore]:
+        store = MigratedStore(room, role)
+        yield store
+        store.close()
+
+    @pytest.fixture
+    def reopen(self, room: Room, role: str) -> Callable[[], VectorStore]:
+        return lambda: MigratedStore(room, role)
+
+
+class TestPartitionedPostgresStore(StoreConformance):
+    @pytest.fixture
+    def store(self, room: Room) -> VectorStore:
+        return room.store(partitions=4)
+
+    @pytest.fixture
+    def reopen(self, room: Room) -> Callable[[], VectorStore]:
+        return room.store
+
+
+class TestExactPostgresStoreOfAPool(StoreConformance):
+    @pytest.fixture
+    def pool(self, room: Room) -> Iterator[ConnectionPool]:
+        with ConnectionPool(room.dsn, min_size=1, max_size=12) as pool:
+            yield pool
+
+    @pytest.fixture
+    def store(self, room: Room, pool: ConnectionPool) -> VectorStore:
+        return room.store(pool, exact=True)
+
+    @pytest.fixture
+    def reopen(self, room: Room, pool: ConnectionPool) -> Callable[[], VectorStore]:
+        return lambda: room.store(pool, exact=True)
