@@ -18,7 +18,7 @@ from typing import Final
 from stackroom.testing.strategies import SEED_VARIABLE
 
 HERE: Final = Path(__file__).parent
-RANDOM_TESTS: Final = ("library/test_library_model.py", "stores/test_conformance.py")
+RANDOM_TESTS: Final = ("library/test_library_model.py", "postgres/test_postgres_model.py", "stores/test_conformance.py")
 
 
 def run(seed: int, seconds: float) -> subprocess.CompletedProcess[str] | None:

@@ -65,3 +65,14 @@ def test_what_is_no_store_is_refused_without_showing_a_secret(stackroom: Command
     assert ran.err.startswith("stackroom: ")
     assert "secret" not in ran.err
     assert list(here.iterdir()) == []
+
+
+def test_a_postgresql_is_checked_where_a_dsn_leads(stackroom: CommandLine, postgres_dsn: str) -> None:
+    ran = stackroom("check-store", postgres_dsn, "--only", "row_12", "--json")
+    assert (ran.code, ran.json["store"], ran.json["is_right"]) == (0, "PostgresStore", True)
+
+
+def test_a_postgresql_that_does_not_answer_is_an_error_without_the_password(stackroom: CommandLine) -> None:
+    ran = stackroom("check-store", "postgresql://reader:hunter2@127.0.0.1:1/none?connect_timeout=1")
+    assert ran.code == 1
+    assert "hunter2" not in ran.err + ran.out

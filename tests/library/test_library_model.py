@@ -272,5 +272,10 @@ class ExactMachine(LibraryMachine):
 
 @pytest.mark.parametrize("machine", [MemoryMachine, EmbeddedMachine, ExactMachine])
 def test_a_library_is_what_brute_force_says(machine: type[LibraryMachine]) -> None:
-    how = settings(max_examples=20, stateful_step_count=10, deadline=None, database=None)
+    compare(machine, examples=20)
+
+
+def compare(machine: type[LibraryMachine], *, examples: int) -> None:
+    """Run so many scripts of a machine, drawn with this run's seed."""
+    how = settings(max_examples=examples, stateful_step_count=10, deadline=None, database=None)
     run_state_machine_as_test(seed(seed_of_this_run())(machine), settings=how)

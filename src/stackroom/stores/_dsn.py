@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
     from stackroom.stores._protocol import VectorStore
 
-_FORMS: Final = "embedded:DIRECTORY or memory:"
+_FORMS: Final = "embedded:DIRECTORY, postgresql://… or memory:"
 
 
 def open_store(dsn: str) -> VectorStore:
-    """Open the store that a DSN names: `embedded:DIRECTORY` (made when missing), or `memory:`.
+    """Open the store that a DSN names: `embedded:DIRECTORY` (made when missing), `postgresql://…`, or `memory:`.
 
     ValueError when it names none; the message shows nothing of what was given, which may hold a password. ImportError
     with what to install when the store's package is missing, StoreUnavailable when it cannot be reached.
@@ -34,6 +34,12 @@ def _open_embedded(_dsn: str, directory: str) -> VectorStore:
     return EmbeddedStore(directory)
 
 
+def _open_postgres(dsn: str, _rest: str) -> VectorStore:
+    from stackroom.stores.postgres import PostgresStore
+
+    return PostgresStore(dsn)
+
+
 def _open_memory(_dsn: str, rest: str) -> VectorStore:
     if rest:
         raise ValueError("memory: stands alone; what it holds is gone with the process")
@@ -42,5 +48,7 @@ def _open_memory(_dsn: str, rest: str) -> VectorStore:
 
 _OPENERS: Final[dict[str, Callable[[str, str], VectorStore]]] = {
     "embedded": _open_embedded,
+    "postgresql": _open_postgres,
+    "postgres": _open_postgres,
     "memory": _open_memory,
 }
