@@ -347,6 +347,16 @@ _EMBEDDED: Final = {
     ),
 }
 
+_POSTGRES: Final = {
+    "the tenant": (
+        '        of_source.append("s.tenant = %(tenant)s AND s.tenant_id = %(tenant_id)s::text")\n',
+        "",
+    ),
+    "conditions on a source": ('" AND ".join(of_source or ["TRUE"])', '" AND ".join(of_source[:1] or ["TRUE"])'),
+    "conditions on a passage": ('" AND ".join(of_passage) if of_passage else None', "None"),
+    "an empty Or": ('self._joined("OR", "FALSE", node.filters)', 'self._joined("OR", "TRUE", node.filters)'),
+}
+
 THE_STORES: Final = (
     *(
         Guard(
@@ -367,6 +377,16 @@ THE_STORES: Final = (
             kit("EmbeddedStore", "filters_of_a_scope", "filters_rows"),
         )
         for methods, (module, text, instead) in _EMBEDDED.items()
+    ),
+    *(
+        Guard(
+            f"{name} in PostgreSQL",
+            "stackroom.stores.postgres._where",
+            text,
+            instead,
+            kit("PostgresStore", "filters_of_a_scope", "filters_row"),
+        )
+        for name, (text, instead) in _POSTGRES.items()
     ),
     Guard(
         "statistics are the tenant's own",
