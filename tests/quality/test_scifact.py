@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import math
-import os
 from collections import defaultdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.quality.judged import DATA, lines_of, put_all, skipped_without, text_of
 
 from stackroom import Library, Scope, Source
 from stackroom.embedders import HashingEmbedder
@@ -20,26 +17,16 @@ from stackroom.stores import MemoryStore
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-BESIDE_THE_CHECKOUT = Path(__file__).parents[3] / "shared" / "data"
-COLLECTION = Path(os.environ.get("STACKROOM_DATA", BESIDE_THE_CHECKOUT)) / "scifact"
+COLLECTION = DATA / "scifact"
 SCOPE = Scope("scifact", ["everyone"])
-QUERIES_OF_THE_SLOW_STORE = 20
+QUERIES_OF_THE_SLOW_STORE = 10
 
-pytestmark = pytest.mark.skipif(
-    not (COLLECTION / "corpus.jsonl.gz").is_file(),
-    reason="the SciFact collection is not there: set STACKROOM_DATA to the folder that holds scifact/",
-)
-
-
-def lines(name: str) -> Iterator[dict[str, Any]]:
-    with gzip.open(COLLECTION / name, "rt", encoding="utf-8") as file:
-        for line in file:
-            yield json.loads(line)
+pytestmark = skipped_without(COLLECTION / "corpus.jsonl.gz")
 
 
 @pytest.fixture(scope="module")
 def queries() -> dict[str, str]:
-    return {query["_id"]: query["text"] for query in lines("queries.jsonl.gz")}
+    return {query["_id"]: query["text"] for query in lines_of(COLLECTION / "queries.jsonl.gz")}
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +43,13 @@ def relevant() -> dict[str, set[str]]:
 @pytest.fixture(scope="module")
 def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
     with Library.open(tmp_path_factory.mktemp("scifact") / "store", embedder=HashingEmbedder(64)) as library:
-        for document in lines("corpus.jsonl.gz"):
-            text = f"{document['title']}\n{document['text']}"
-            library.index_source(Source(document["_id"], "abstract", SCOPE.tenant_id, SCOPE.acl_groups, [text]))
+        put_all(
+            library,
+            [
+                Source(document["_id"], "abstract", SCOPE.tenant_id, SCOPE.acl_groups, [text_of(document)])
+                for document in lines_of(COLLECTION / "corpus.jsonl.gz")
+            ],
+        )
         yield library
 
 
