@@ -52,8 +52,9 @@ class Notes:
 
     @classmethod
     def dropped_in(cls, note: Note) -> int:
-        """Return how many hits a note says were dropped; 0 for a note of something else."""
-        return int(note.message.split()[0]) if note.code == "dropped_by_check" else 0
+        """Return how many hits a note says were dropped: 0 for a note of something else, 1 when it names no number."""
+        number = note.message.partition(" ")[0]
+        return 0 if note.code != "dropped_by_check" else int(number) if number.isdecimal() else 1
 
 
 def check_text(text: object) -> str:

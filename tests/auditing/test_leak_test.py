@@ -30,8 +30,9 @@ from tests.auditing.stores import (
 )
 from tests.library.doubles import DropsConditions, HandClock, RepeatsRows, source
 
-from stackroom import Library, Scope, ScopeError, StoreUnavailable
+from stackroom import Library, Note, Scope, ScopeError, StoreUnavailable
 from stackroom._check import Check
+from stackroom._search import Notes
 from stackroom.auditing import DoorReport, LeakReport, leak_test
 from stackroom.auditing._canaries import LIFETIME, Names, Planting, lookalikes
 from stackroom.auditing._report import problems_of
@@ -323,6 +324,18 @@ def test_a_report_names_no_tenant_no_group_and_no_text() -> None:
     said = repr(leak_test(library, others=[Scope("realtenant", ["realgroup"])]))
     for name in ("realtenant", "realgroup", "secret", "canary-", "heron"):
         assert name not in said
+
+
+@pytest.mark.parametrize(
+    ("note", "number"),
+    [
+        (Notes.dropped(12), 12),
+        (Note("dropped_by_check", "a store's own words"), 1),
+        (Note("scan_limit", "3 were left"), 0),
+    ],
+)
+def test_the_number_dropped_is_read_from_the_note_that_tells_it(note: Note, number: int) -> None:
+    assert Notes.dropped_in(note) == number
 
 
 DOOR = DoorReport("search", "dense", 5, 4, 4, 4, 0, 0, is_refused=False)

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.library.doubles import DropsConditions, HandClock, RecordingEmbedder, RefusesLexical, source
 
-from stackroom import RRF, Answer, Library, Passage, Scope, Source, StackroomError, Weighted
+from stackroom import RRF, Answer, EmbedderMismatch, Library, Passage, Scope, Source, StackroomError, Weighted
 from stackroom.embedders import HashingEmbedder
 from stackroom.stores import EmbeddedStore, MemoryStore, VectorStore
 from stackroom.stores.embedded import _shard
@@ -234,6 +234,14 @@ def test_an_embedder_that_fails_makes_no_error_that_holds_the_text(
             Source(SECRETS["source"], "doc", SECRETS["tenant"], ["secretgroup"], ["secrettext 2"])
         )
     assert says_nothing(caught.value)
+
+
+def test_a_mismatch_of_embedders_names_nobody(with_secrets: Library, store: VectorStore) -> None:
+    for dimension in (16, 8):
+        with pytest.raises(EmbedderMismatch) as caught:
+            Library(store, "library", RecordingEmbedder(name="another", dimension=dimension))
+        assert says_nothing(caught.value)
+    assert with_secrets.count(scope=OWN) == 1
 
 
 CALLS: dict[str, Callable[[Library], object]] = {

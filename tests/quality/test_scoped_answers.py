@@ -16,10 +16,10 @@ from stackroom.embedders import HashingEmbedder
 from stackroom.stores import MemoryStore
 
 COLLECTION = DATA / "scifact"
-DOCUMENTS, QUERIES = 1200, 20
+DOCUMENTS, QUERIES = 1200, 15
 TENANT = "scifact"
 GROUPS = [f"group {number}" for number in range(12)]
-SCOPES = [Scope(TENANT, GROUPS[:number]) for number in (1, 4, 11)]
+SCOPES = [Scope(TENANT, GROUPS[:number]) for number in (1, 8)]
 EVERYTHING = 10_000
 
 pytestmark = skipped_without(COLLECTION / "corpus.jsonl.gz")
@@ -80,11 +80,11 @@ def test_dense_answers_are_those_of_a_library_that_holds_the_scope_alone(
         assert one.complete
 
 
-@pytest.mark.parametrize("options", [{"match": "all"}, {"prefix": True, "match": "all"}, {}], ids=str)
+@pytest.mark.parametrize("options", [{"prefix": True, "match": "all"}, {}], ids=str)
 def test_words_find_the_same_passages_as_in_a_library_that_holds_the_scope_alone(
     whole: Library, alone: Library, scope: Scope, queries: list[str], options: dict[str, Any]
 ) -> None:
-    for text in (" ".join(query.split()[:2]) for query in queries[:8]):
+    for text in (" ".join(query.split()[:2]) for query in queries[:5]):
         one, other = (
             library.search(text, scope=scope, mode="lexical", top_k=EVERYTHING, **options) for library in (whole, alone)
         )
@@ -107,5 +107,5 @@ def test_a_scope_that_was_revoked_is_as_if_it_had_never_been(
         alone = Library(MemoryStore(), "library", HashingEmbedder(64))
         put_all(alone, sources[1:200:2])
         for text in queries:
-            one, other = (each.search(text, scope=SCOPES[2], mode="dense") for each in (library, alone))
+            one, other = (each.search(text, scope=SCOPES[1], mode="dense") for each in (library, alone))
             assert ranked(one) == ranked(other)
