@@ -231,6 +231,32 @@ def test_whatever_the_librarys_clock_says_it_is_green_and_canaries_expire_within
     assert stored(library) == HELD
 
 
+KILLED = """
+import os, signal, sys
+from stackroom import Library
+from stackroom.auditing import _doors, leak_test
+from stackroom.embedders import HashingEmbedder
+
+_doors.Audit.try_all = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+leak_test(Library.open(sys.argv[1], embedder=HashingEmbedder(32)))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
+def test_what_a_killed_process_leaves_is_gone_an_hour_later(tmp_path: Path) -> None:
+    path = tmp_path / "library"
+    with Library.open(path, embedder=HashingEmbedder(32)) as library:
+        library.index_source(source("s", "a heron"))
+    ran = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+    assert ran.returncode == -9
+    later = HandClock()
+    later.now = datetime.now(UTC) + timedelta(hours=1)
+    with Library.open(path, embedder=HashingEmbedder(32), clock=later) as library:
+        assert len(stored(library)) > 40
+        library.sweep()
+        assert stored(library) == ["t s#0"]
+
+
 WRITES = frozenset({"replace", "update", "delete"})
 
 
@@ -363,7 +389,7 @@ def test_a_sound_door_is_no_problem() -> None:
 
 def test_lookalikes_are_all_different_and_none_is_a_pattern_for_anothers_names() -> None:
     one, other = Names.drawn(), Names.drawn()
-    assert len(set(lookalikes("canary-é-x").values())) == 7
+    assert len(set(one.tenants.values())) == len(set(one.groups.values())) == len(lookalikes("a")) == 7
     assert not set(one.tenants.values()) & set(other.tenants.values())
     assert not {"%", "*", "?"} & set("".join([*one.tenants.values(), *one.groups.values()]))
 

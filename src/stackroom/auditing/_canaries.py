@@ -63,7 +63,7 @@ class Names:
     @classmethod
     def drawn(cls) -> Names:
         """Return names that nobody else has."""
-        named = {what: lookalikes(f"canary-{what}-é-{_letters(14)}x") for what in ("tenant", "group", "source")}
+        named = {what: lookalikes(f"canary-{what}-\u00e9-{_letters(14)}x") for what in ("tenant", "group", "source")}
         return cls(named["tenant"], named["group"], named["source"], f"canaries-{_letters(14)}", _letters(8))
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from stackroom import Scope
@@ -35,24 +34,22 @@ class TenantCounts:
 
 def tenant_ids(store: EmbeddedStore) -> Iterator[str]:
     """Yield every tenant that has a passage, in order: one look at the store for each."""
-    return (first.tenant_id for first in _first_records(store))
+    after = None
+    while page := store.scan(COLLECTION, where=Exists(_TENANT), after=after, limit=1):
+        yield page[0].tenant_id
+        after = Cursor(page[0].tenant_id, _LAST_SOURCE, _LAST_INDEX)
 
 
 def scopes_of(store: EmbeddedStore, most: int) -> list[Scope]:
-    """Return a scope in each of the first tenants, at most so many: the groups of the tenant's first source."""
-    return [Scope(first.tenant_id, _groups_of(first)) for first in islice(_first_records(store), most)]
+    """Return a scope in each of the tenants with most passages, at most so many: the groups of its first source."""
+    largest = sorted(store.statistics(COLLECTION), key=lambda shard: shard.passages, reverse=True)[:most]
+    firsts = (store.scan(COLLECTION, where=Eq(_TENANT, shard.tenant_id), limit=1) for shard in largest)
+    return [Scope(first.tenant_id, _groups_of(first)) for page in firsts for first in page if _groups_of(first)]
 
 
 def _groups_of(record: Record) -> list[str]:
     groups = record.metadata.get("aclGroups")
     return [str(group) for group in groups] if isinstance(groups, list) else []
-
-
-def _first_records(store: EmbeddedStore) -> Iterator[Record]:
-    after = None
-    while page := store.scan(COLLECTION, where=Exists(_TENANT), after=after, limit=1):
-        yield page[0]
-        after = Cursor(page[0].tenant_id, _LAST_SOURCE, _LAST_INDEX)
 
 
 def counts_of(store: EmbeddedStore, tenant_id: str) -> TenantCounts:

@@ -142,7 +142,9 @@ def leak_test(
     *,
     others: Annotated[
         options.Number1To10000,
-        Parameter(help="Search as so many tenants of the library, too: each with the groups of its first source."),
+        Parameter(
+            help="Search as so many of the library's largest tenants, too: each with the groups of its first source."
+        ),
     ] = 20,
     library: options.Library = options.DEFAULT_LIBRARY,
     embedder: options.Embedder = None,
@@ -180,8 +182,12 @@ def _leak_document(report: LeakReport) -> dict[str, Any]:
 
 def _verdict(report: LeakReport) -> Iterator[str]:
     yield f"leak rate {report.leak_rate:.4f}, recall {report.recall:.4f}, {report.dropped:,} dropped by the check"
-    callers = f"{counted(report.callers, 'kind')} of callers, {counted(report.canaries, 'canary passage')}"
-    yield f"{counted(report.calls, 'call')} by {callers}"
+    tried = (
+        counted(report.calls, "call"),
+        counted(report.callers, "caller"),
+        counted(report.canaries, "canary passage"),
+    )
+    yield "{} by {}, with {}".format(*tried)
     for leak in report.leaks[:_MOST_SHOWN]:
         yield f"leaked: {leak.door}{f' ({leak.mode})' if leak.mode else ''}: {leak.caller} saw: {leak.what}"
     yield from (f"problem: {problem}" for problem in report.problems)
