@@ -22,6 +22,7 @@ MODULES = [
     "stackroom.testing",
     "stackroom.indexing",
     "stackroom.auditing",
+    "stackroom.evaluation",
 ]
 
 NAMES: dict[str, str] = {
@@ -42,6 +43,7 @@ NAMES: dict[str, str] = {
     "stackroom.filters": "Filter Eq Ne In NotIn All Contains Range Exists And Or Not parse matches as_dict",
     "stackroom.testing": "StoreConformance",
     "stackroom.indexing": "CancelToken",
+    "stackroom.evaluation": "evaluate tune Measured Tuned read_queries read_qrels",
     "stackroom.auditing": "certify Certificate CapabilityCheck Wrong leak_test LeakReport DoorReport Leak",
 }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import stackroom
-from stackroom import Library, auditing, embedders, filters, indexing, stores, testing
+from stackroom import Library, auditing, embedders, evaluation, filters, indexing, stores, testing
 from stackroom import _keys as keys
 from stackroom._search import Notes
 
@@ -28,7 +28,9 @@ def test_every_public_name_stands_on_the_page(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [auditing, embedders, filters, indexing, stores, testing], ids=lambda module: str(module.__name__)
+    "module",
+    [auditing, embedders, evaluation, filters, indexing, stores, testing],
+    ids=lambda module: str(module.__name__),
 )
 def test_every_name_of_the_further_modules_stands_on_the_page(module: object) -> None:
     names: list[str] = getattr(module, "__all__")  # noqa: B009 - a module as an object has no such attribute for mypy

@@ -24,6 +24,7 @@ COMMANDS = (
     "compact",
     "check-store",
     "leak-test",
+    "eval",
     "remove",
     "remove-tenant",
 )

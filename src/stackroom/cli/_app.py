@@ -14,6 +14,7 @@ from stackroom import Scope, Source
 from stackroom.cli import _options as options
 from stackroom.cli import _shown
 from stackroom.cli._checking import check_store
+from stackroom.cli._evaluating import evaluate
 from stackroom.cli._examples import EXAMPLES
 from stackroom.cli._files import found_files
 from stackroom.cli._indexing import Outcome, index_files
@@ -36,9 +37,9 @@ app = App(
 Command = TypeVar("Command", bound=Callable[..., int | None])
 
 
-def _command(function: Command) -> Command:
+def _command(function: Command, name: str | None = None) -> Command:
     """Add a command: its help is the docstring, each paragraph as wide as the terminal, and its examples."""
-    name = function.__name__.replace("_", "-")
+    name = name or function.__name__.replace("_", "-")
     paragraphs = (inspect.getdoc(function) or "").split("\n\n")
     help_text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     app.command(function, name=name, help=help_text, help_epilogue=EXAMPLES[name])
@@ -346,3 +347,4 @@ def _done(what: str, source_id: str, passages: int, *, json: bool) -> None:
 
 for _of_operators in (remove_tenant, info, doctor, compact, check_store, leak_test):
     _command(_of_operators)
+_command(evaluate, "eval")

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from stackroom.auditing import Certificate, certify
@@ -60,7 +59,7 @@ def check_store(
     """
     if dsn.startswith(_EMBEDDED):
         check_library_exists(Path(dsn.removeprefix(_EMBEDDED)))
-    with _progress(quiet=json) as progress:
+    with _shown.progress(quiet=json) as progress:
         task = progress.add_task("tests", total=None)
         certificate = certify(
             lambda: open_store(dsn),
@@ -72,12 +71,6 @@ def check_store(
     else:
         _show(certificate)
     return 0 if certificate.is_right else 1
-
-
-def _progress(*, quiet: bool) -> Progress:
-    console = _shown.message_console()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    return Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
 
 
 def _fields(certificate: Certificate) -> dict[str, object]:

@@ -22,6 +22,15 @@ WEBVTT
 01:03.000 --> 01:07.000
 <v Ann>The budget was approved.
 """,
+    ".queries": """\
+{"_id": "1", "text": "when do we launch"}
+{"_id": "2", "text": "spring budget"}
+""",
+    ".qrels": """\
+query-id\tcorpus-id\tscore
+1\tkickoff.vtt\t1
+2\tbudget.md\t1
+""",
 }
 """What the directory `notes/` of the examples holds: texts by file name."""
 
@@ -60,6 +69,7 @@ COMMANDS: Final = {
         "stackroom check-store embedded:library --only swap",
         "stackroom check-store memory: --only row_20",
     ),
+    "eval": ("stackroom eval library notes/.queries notes/.qrels --tenant acme --group staff",),
 }
 """Command lines by command, and under `stackroom` those of the whole program."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console, Group
 from rich.padding import Padding
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -56,6 +57,13 @@ def show(*renderables: RenderableType) -> None:
 def message_console() -> Console:
     """Return a console on stderr, for what is no result."""
     return Console(stderr=True, markup=False, emoji=False, highlight=False)
+
+
+def progress(*, quiet: bool) -> Progress:
+    """Return a bar of how much is done, shown on a terminal while it lasts, and nowhere else."""
+    console = message_console()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    return Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
 
 
 def print_json(document: Mapping[str, Any]) -> None:

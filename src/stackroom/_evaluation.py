@@ -1,0 +1,230 @@
+"""Measures of a library's modes on judged queries, and the fusion that serves them best; see `stackroom.evaluation`."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from stackroom._fusion import RRF, Weighted
+from stackroom.text._arguments import require_size
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from stackroom._fusion import Fusion
+    from stackroom._library import Library
+    from stackroom._model import Mode, Scope
+
+MEASURES: Final = ("nDCG@10", "R@10", "R@100", "RR")
+"""Järvelin and Kekäläinen's nDCG, recall, and the reciprocal rank of the first hit that is relevant."""
+
+_DEPTH: Final = 100
+_PASSAGES_A_SOURCE: Final = 3
+"""Passages asked for, for each source wanted, as several of a source's may be among the best."""
+_RESAMPLES: Final = 2_000
+_CONFIDENCE: Final = 0.95
+_FOLDS: Final = 2
+_WEIGHTS: Final = tuple(round(0.1 * step, 1) for step in range(1, 10))
+
+Qrels = dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A measure of one way to search: its mean over the queries, and the interval that holds it with 95 % confidence.
+
+    The interval is the percentile bootstrap over queries (Efron 1979), with 2,000 resamples of a fixed seed.
+    """
+
+    name: str
+    measure: str
+    mean: float
+    low: float
+    high: float
+    queries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The fusion with the best nDCG@10, what each fusion came to, and what to expect of choosing so.
+
+    `held_out` is the mean nDCG@10 of queries that had no part in choosing: each half of them is answered with the
+    fusion that was best on the other half.
+    """
+
+    best: Fusion
+    means: Mapping[str, float]
+    held_out: float
+
+
+def read_queries(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Return the queries of a JSON Lines file by id; ValueError says which line is none."""
+    return dict(_read(path, _query_of))
+
+
+def read_qrels(path: str | os.PathLike[str]) -> Qrels:
+    """Return the grades of a judgement file by query and document; a first line without a number is its head.
+
+    ValueError says which line is none.
+    """
+    judged: Qrels = {}
+    for query_id, document_id, grade in _read(path, _judgement_of):
+        judged.setdefault(query_id, {})[document_id] = grade
+    return judged
+
+
+def evaluate(
+    library: Library,
+    queries: Mapping[str, str],
+    qrels: Mapping[str, Mapping[str, int]],
+    *,
+    scope: Scope,
+    fusions: Sequence[Fusion] = (),
+    on_progress: Callable[[int, int], object] = lambda _done, _asked: None,
+) -> list[Measured]:
+    """Measure lexical, dense and hybrid search, and hybrid search with each further fusion, in one scope.
+
+    Queries without a relevant document among their judgements are passed over; ValueError when none is left.
+    """
+    ways = {"lexical": _way("lexical"), "dense": _way("dense"), "hybrid": _way("hybrid")}
+    ways |= {f"hybrid, {fusion}": _way("hybrid", fusion) for fusion in fusions}
+    asked = _judged_queries(queries, qrels)
+    values = _values(library, asked, qrels, scope, ways, on_progress)
+    return [
+        _measured(name, measure, values[name][:, column]) for name in ways for column, measure in enumerate(MEASURES)
+    ]
+
+
+def tune(
+    library: Library,
+    queries: Mapping[str, str],
+    qrels: Mapping[str, Mapping[str, int]],
+    *,
+    scope: Scope,
+    on_progress: Callable[[int, int], object] = lambda _done, _asked: None,
+) -> Tuned:
+    """Find the fusion with the best nDCG@10 among RRF(k=60) and Weighted(0.1) to Weighted(0.9)."""
+    fusions: list[Fusion] = [RRF(k=60), *(Weighted(weight) for weight in _WEIGHTS)]
+    asked = _judged_queries(queries, qrels)
+    require_size("queries with a relevant document", len(asked), least=_FOLDS)
+    ways = {str(fusion): _way("hybrid", fusion) for fusion in fusions}
+    values = _values(library, asked, qrels, scope, ways, on_progress)
+    gains = np.stack([values[name][:, 0] for name in ways])
+    fold = np.arange(len(asked)) % _FOLDS
+    held_out = [gains[int(gains[:, fold != one].mean(axis=1).argmax())][fold == one] for one in range(_FOLDS)]
+    means = gains.mean(axis=1)
+    return Tuned(
+        fusions[int(means.argmax())],
+        dict(zip(ways, means.tolist(), strict=True)),
+        float(np.concatenate(held_out).mean()),
+    )
+
+
+def _way(mode: Mode, fusion: Fusion | None = None) -> dict[str, Any]:
+    return {"mode": mode, "fusion": fusion}
+
+
+def _judged_queries(queries: Mapping[str, str], qrels: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
+    asked = {name: text for name, text in queries.items() if any(grade > 0 for grade in qrels.get(name, {}).values())}
+    if not asked:
+        raise ValueError("no query has a relevant document among the judgements; do both files belong together?")
+    return asked
+
+
+def _values(
+    library: Library,
+    asked: Mapping[str, str],
+    qrels: Mapping[str, Mapping[str, int]],
+    scope: Scope,
+    ways: Mapping[str, dict[str, Any]],
+    on_progress: Callable[[int, int], object],
+) -> dict[str, NDArray[np.float64]]:
+    """Return of each way the measures, shape (queries, measures)."""
+    measures, done = _ir_measures(), 0
+    judged = [measures.Qrel(name, document, grade) for name in asked for document, grade in qrels[name].items()]
+    found: dict[str, NDArray[np.float64]] = {}
+    for way, options in ways.items():
+        run = []
+        for name, text in asked.items():
+            ranked = _sources(library, text, scope, options)
+            run += [measures.ScoredDoc(name, source, float(-rank)) for rank, source in enumerate(ranked)]
+            done += 1
+            on_progress(done, len(asked) * len(ways))
+        found[way] = _table(measures, judged, run, list(asked))
+    return found
+
+
+def _sources(library: Library, text: str, scope: Scope, options: Mapping[str, Any]) -> list[str]:
+    """Return the best sources, each at the place of its best passage."""
+    answer = library.search(text, scope=scope, top_k=_PASSAGES_A_SOURCE * _DEPTH, **options)
+    return list(dict.fromkeys(hit.source_id for hit in answer))[:_DEPTH]
+
+
+def _table(measures: Any, judged: list[Any], run: list[Any], names: list[str]) -> NDArray[np.float64]:
+    parsed = [measures.parse_measure(name) for name in MEASURES]
+    table = np.zeros((len(names), len(parsed)))
+    rows = {name: row for row, name in enumerate(names)}
+    for metric in measures.iter_calc(parsed, judged, run):
+        table[rows[metric.query_id], parsed.index(metric.measure)] = metric.value
+    return table
+
+
+def _measured(name: str, measure: str, values: NDArray[np.float64]) -> Measured:
+    random = np.random.default_rng(0)
+    means = values[random.integers(0, len(values), (_RESAMPLES, len(values)))].mean(axis=1)
+    outside = (1 - _CONFIDENCE) / 2
+    low, high = np.quantile(means, [outside, 1 - outside]).tolist()
+    return Measured(name, measure, float(values.mean()), low, high, len(values))
+
+
+def _ir_measures() -> Any:
+    try:
+        import ir_measures
+    except ImportError as missing:
+        raise ImportError('evaluation needs ir-measures: pip install "stackroom[eval]"') from missing
+    return ir_measures
+
+
+def _read(path: str | os.PathLike[str], parsed: Callable[[str, bool], Any]) -> Iterator[Any]:
+    """Yield what the lines of a file hold; blank ones are passed over."""
+    opened = gzip.open if Path(path).suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                try:
+                    one = parsed(line, number == 1)
+                except (ValueError, LookupError, TypeError):
+                    raise ValueError(f"line {number} of {Path(path).name} is not in BEIR's form") from None
+                if one is not None:
+                    yield one
+
+
+def _query_of(line: str, _is_first: bool) -> tuple[str, str]:  # noqa: FBT001 - as _read calls it
+    written = json.loads(line)
+    if not isinstance(written["text"], str):
+        raise TypeError
+    return str(written["_id"]), written["text"]
+
+
+def _judgement_of(line: str, is_first: bool) -> tuple[str, str, int] | None:  # noqa: FBT001 - as _read calls it
+    cells = line.rstrip("\r\n").split("\t")
+    query_id, document_id, grade = cells if len(cells) == 3 else (cells[0], cells[2], cells[3])  # noqa: PLR2004 - TREC's
+    if is_first and not _is_number(grade):
+        return None
+    return query_id, document_id, int(grade)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
