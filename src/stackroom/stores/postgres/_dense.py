@@ -40,14 +40,14 @@ def nearest(entry: Entry, condition: Condition, query: NDArray[np.float64], limi
     joined = JOINED.format(sources=entry.sources, passages=entry.passages)
     by_id = "(s.source_id || '#' || p.place) COLLATE \"C\""
     sql = (
-        f"WITH near AS MATERIALIZED (SELECT p.source, p.place, p.direction <=> %(query)s::vector AS distance "
+        "WITH near AS MATERIALIZED (SELECT p.source, p.place, p.direction <=> %(query)s::vector AS distance "
         f"FROM {joined} WHERE {condition.whole}), "
-        "cut AS (SELECT distance FROM near ORDER BY distance OFFSET %(limit)s - 1 LIMIT 1), "
-        "found AS MATERIALIZED (SELECT source, place FROM near "
-        f"WHERE distance <= coalesce((SELECT distance FROM cut), 'infinity') + {_ROUNDING}) "
+        "cut AS (SELECT distance FROM near ORDER BY distance OFFSET %(limit)s - 1 LIMIT 1) "
         f"SELECT * FROM (SELECT {columns}, row_number() OVER (PARTITION BY p.direction ORDER BY {by_id}) AS twin "
-        f"FROM found f JOIN {entry.passages} p ON p.tenant = %(tenant)s AND p.source = f.source AND p.place = f.place "
-        f"JOIN {entry.sources} s ON s.number = p.source) chosen WHERE twin <= %(limit)s"
+        f"FROM near n JOIN {entry.passages} p ON p.tenant = %(tenant)s AND p.source = n.source AND p.place = n.place "
+        f"JOIN {entry.sources} s ON s.number = n.source "
+        f"WHERE n.distance <= coalesce((SELECT distance FROM cut), 'infinity') + {_ROUNDING}) chosen "
+        "WHERE twin <= %(limit)s"
     )
     return Question((), Statement(sql, {**condition.values, "query": vector_text(query), "limit": limit}), ())
 

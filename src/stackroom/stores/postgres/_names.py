@@ -17,8 +17,8 @@ _LONGEST_SCHEMA: Final = 63
 _LONGEST_PREFIX: Final = 32
 """Leaves room for what stands behind it in the name of an index."""
 
-FORMAT: Final = 1
-"""The version of the tables' layout."""
+FORMAT: Final = 2
+"""The version of the tables' layout. 2: what was written lately is put into the index of words sooner."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,7 +205,7 @@ def lexical(asks: Transaction, place: Place, wanted: Wanted) -> list[Match]:
     """Return the best worded allowed records."""
     statement = _words(place, wanted, _WHOLE)
     rows = asks.ask(*statement, last=True)
-    return [Match(_whole(_found(row)), score) for score, *row in (rows[0] if statement else [])]
+    return [Match(_whole(_found(row)), score) for score, *row, _ in (rows[0] if statement else [])]
 
 
 def _words(place: Place, wanted: Wanted, columns: str, only: Sequence[Key] | None = None) -> list[Statement]:
@@ -239,7 +239,7 @@ def _rankings(
     """Put both legs together; `found` gets what the lexical leg found."""
     ranked = []
     directions: dict[Key, bytes] = {}
-    for score, *row in worded:
+    for score, *row, _ in worded:
         of = _found(row[1:] if wanted.across else row)
         if wanted.across:
             directions[of.key] = row[0]
@@ -270,7 +270,7 @@ def _scored_by_cosine(directions: dict[Key, bytes], near: Collection[Key], wante
 
 def _scored_by_words(asks: Transaction, place: Place, wanted: Wanted, only: Sequence[Key]) -> list[tuple[Key, float]]:
     statement = _words(place, wanted, _KEY, only) if only else []
-    return [(Key(*key), score) for score, *key in (asks.ask(*statement)[0] if statement else [])]
+    return [(Key(*key), score) for score, *key, _ in (asks.ask(*statement)[0] if statement else [])]
 
 
 def _read(asks: Transaction, place: Place, chosen: Sequence[_Found]) -> list[Record]:

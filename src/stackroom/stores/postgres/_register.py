@@ -12,10 +12,13 @@ from stackroom.stores.postgres._names import FORMAT, Entry, Names, token_of
 from stackroom.stores.postgres._policies import check_locked
 from stackroom.stores.postgres._schema import (
     EXTENSION,
+    MAX_INDEXED_DIMENSION,
     collection_statements,
     has_index,
     library_statements,
     schema_statement,
+    upgrade_statements,
+    vector_index_statement,
 )
 from stackroom.stores.postgres._transaction import entry_of, registered
 from stackroom.stores.postgres._writes import Lock, opening
@@ -50,6 +53,19 @@ def _check_pgvector(session: Session) -> None:
     there = tuple(int(part) for part in rows[0][0].split(".")[:2]) if rows else None
     if there is None or there < _OLDEST_PGVECTOR:
         raise StoreError("the database needs the extension pgvector, version 0.8 or newer: CREATE EXTENSION vector")
+
+
+def check_replica(database: Database, readers: Database, names: Names) -> None:
+    """Raise a StoreError unless what is read is a replica of this very library that commits wait for."""
+    library = Statement(f"SELECT identity::text FROM {names.of('library')}")
+    standbys = Statement("SELECT current_setting('synchronous_standby_names') <> ''")
+    replica = Statement("SELECT pg_is_in_recovery()")
+    own, ((waits,),) = database.run(Begin.READING, lambda session: session.ask(library, standbys, last=True))
+    theirs, ((follows,),) = readers.run(Begin.READING, lambda session: session.ask(library, replica, last=True))
+    if own != theirs or not follows:
+        raise StoreError("read_dsn is no replica of this database; name a streaming replica, or leave it out")
+    if not waits:
+        raise StoreError("no replica is synchronous: set synchronous_standby_names, or reads would lag behind writes")
 
 
 class Register:
@@ -88,9 +104,15 @@ class Register:
         self._database.run(Begin.READING, _check_pgvector)
         if found is None:
             raise StoreError("this database holds no library here; run the statements of schema_sql() first")
+        if found[0] < FORMAT and self._manages_schema:
+            self._database.run(Begin.WRITING, self._upgrade)
+            found = self._library() or found
         version, identity = found
-        if version > FORMAT:
-            raise StoreError(f"the library's tables are of format {version}, this version knows {FORMAT}; upgrade")
+        if version != FORMAT:
+            raise StoreError(
+                f"the library's tables are of format {version}, this version of Stackroom works with {FORMAT}: "
+                + (f"run schema_sql(upgrade_from={version})" if version < FORMAT else "install a newer one")
+            )
         if self._is_locked:
             for name in self._all_names():
                 self.look(name)  # which sees that its lock holds
@@ -121,6 +143,13 @@ class Register:
         )
         missing = [*([] if pgvector else [EXTENSION]), *([] if has_schema else [schema_statement(self._names)])]
         session.ask(*(Statement(sql) for sql in (*missing, *library_statements(self._names))), last=True)
+
+    def _upgrade(self, session: Session) -> None:
+        lock = Lock(self._names.key("library"), shared=False)
+        held = Statement(f"SELECT format FROM {self._names.of('library')}")
+        *_, ((since,),) = session.ask(*opening([lock], _LONG_ENOUGH), held)
+        if since < FORMAT:
+            session.ask(*(Statement(sql) for sql in upgrade_statements(self._names, since)), last=True)
 
     def entry(self, name: str) -> Entry:
         """Return a collection's entry as last seen, or as it is now; UnknownCollection when there is none."""
@@ -229,6 +258,25 @@ class Register:
         self._database.run(Begin.WRITING, work)
         self._known.pop(name, None)
         self._known.pop(side, None)
+
+    def index(self, name: str) -> None:
+        """Make a collection's vector index, where it has none."""
+        if not self._manages_schema:
+            raise CapabilityError("this store runs no DDL; run the statement that schema_sql() shows for the index")
+
+        def work(session: Session) -> None:
+            entry = entry_of(self._names, name, session.ask(*self._alone(name), registered(self._names, name))[-1])
+            if entry is None:
+                raise UnknownCollection(name)
+            if not has_index(entry.spec, wanted=True):
+                raise CapabilityError(f"pgvector indexes vectors of at most {MAX_INDEXED_DIMENSION:,} dimensions")
+            flag = f"UPDATE {self._names.of('collections')} SET has_vector_index = true WHERE token = %(token)s"
+            if not entry.has_vector_index:
+                made = Statement(vector_index_statement(entry))
+                session.ask(made, Statement(flag, {"token": entry.token}), last=True)
+
+        self._database.run(Begin.WRITING, work)
+        self._known.pop(name, None)
 
     def _alone(self, *names: str) -> list[Statement]:
         keys = sorted({self._names.key("collection", name) for name in names})

@@ -39,13 +39,18 @@ def schema_sql(
     vector_index: bool = True,
     row_level_security: bool = False,
     role: str | None = None,
+    upgrade_from: int | None = None,
 ) -> str:
     """Return the statements that make a library's tables, and a collection's when one is named: for a migration.
 
     The first part may be run again and again, the collection's part once. The arguments are those of PostgresStore;
     `role` is the role that a locked-down application connects as: it is granted what the store needs and no more.
+    With `upgrade_from`, a format that a store's error named, the statements bring a library to today's instead.
     """
     names = Names(schema, prefix)
+    if upgrade_from is not None:
+        since = require_size("upgrade_from", upgrade_from, least=1)
+        return "".join(f"{statement};\n" for statement in upgrade_statements(names, since))
     statements = [EXTENSION, schema_statement(names), *library_statements(names)]
     if name is not None:
         if not isinstance(spec, CollectionSpec):
@@ -77,6 +82,9 @@ def has_index(spec: CollectionSpec, *, wanted: bool) -> bool:
     return wanted and spec.dimension <= MAX_INDEXED_DIMENSION
 
 
+_PENDING: Final = 512
+"""Kilobytes of new words that lie beside their index, where every search reads all of them; the default is 4 MB."""
+
 EXTENSION: Final = "CREATE EXTENSION IF NOT EXISTS vector"
 
 
@@ -103,6 +111,18 @@ def library_statements(names: Names) -> Iterator[str]:
     )
     yield f"CREATE SEQUENCE IF NOT EXISTS {names.of('versions')}"
     yield f"CREATE SEQUENCE IF NOT EXISTS {names.of('term_numbers')} MAXVALUE {WORDS}"
+
+
+def upgrade_statements(names: Names, since: int) -> Iterator[str]:
+    """Yield the statements that bring a library of an older format to this one."""
+    if since <= 1:
+        index = f'"{names.schema}".{names.prefix}passages_%s_terms'
+        yield (
+            f"DO $$ DECLARE collection text; BEGIN FOR collection IN SELECT token FROM {names.of('collections')} LOOP "
+            f"EXECUTE format('ALTER INDEX {index} SET (gin_pending_list_limit = {_PENDING})', collection); "
+            "END LOOP; END $$"
+        )
+    yield f"UPDATE {names.of('library')} SET format = {FORMAT}"
 
 
 def collection_statements(entry: Entry) -> Iterator[str]:
@@ -167,7 +187,7 @@ def _passages(entry: Entry) -> Iterator[str]:
             f"CREATE TABLE {entry.passages}_{number} PARTITION OF {entry.passages} "
             f"FOR VALUES WITH (MODULUS {entry.partitions}, REMAINDER {number}) WITH (toast_tuple_target = {_INLINE})"
         )
-    yield f"CREATE INDEX {bare}_terms ON {entry.passages} USING gin (terms)"
+    yield f"CREATE INDEX {bare}_terms ON {entry.passages} USING gin (terms) WITH (gin_pending_list_limit = {_PENDING})"
     if entry.has_vector_index:
         yield vector_index_statement(entry)
 

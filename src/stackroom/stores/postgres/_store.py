@@ -29,7 +29,7 @@ from stackroom.stores.postgres._dense import JOINED
 from stackroom.stores.postgres._names import Entry, Names
 from stackroom.stores.postgres._policies import settings_of
 from stackroom.stores.postgres._reads import Place
-from stackroom.stores.postgres._register import Register
+from stackroom.stores.postgres._register import Register, check_replica
 from stackroom.stores.postgres._schema import MAX_DIMENSION, check_partitions
 from stackroom.stores.postgres._transaction import Transaction
 from stackroom.stores.postgres._where import condition
@@ -74,7 +74,9 @@ class PostgresStore:
 
     A write waits up to `lock_timeout` seconds for another one of the same source, then StoreUnavailable; with 0 it
     does not wait: Conflict. `row_level_security=True` serves only where the database keeps every scope as a second
-    lock, and sees to that before it reads anything (StoreError). A store belongs to the process that made it.
+    lock, and sees to that before it reads anything (StoreError). With `read_dsn`, a synchronous streaming replica,
+    searches and listings are answered there, and a write returns when the replica shows it. A store belongs to the
+    process that made it.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class PostgresStore:
         lock_timeout: float = 30.0,
         pool_size: int = 10,
         connect_timeout: float = 5.0,
+        read_dsn: str | None = None,
     ) -> None:
         for name, value in (
             ("manage_schema", manage_schema),
@@ -117,7 +120,14 @@ class PostgresStore:
         self._process = os.getpid()
         self._close_lock = threading.Lock()
         self._is_closed = False
-        self._database = Database(dsn_or_pool, pool_size=pool_size, connect_timeout=connect_timeout)
+        if read_dsn is not None and not isinstance(read_dsn, str):
+            raise ValueError(f"read_dsn must be a DSN or None, not {type(read_dsn).__name__}")
+        self._database = self._readers = Database(
+            dsn_or_pool,
+            pool_size=pool_size,
+            connect_timeout=connect_timeout,
+            waits_for_replica=read_dsn is not None,
+        )
         self._register = Register(
             self._database,
             names,
@@ -129,7 +139,11 @@ class PostgresStore:
         )
         try:
             self._identity = self._register.open()
+            if read_dsn is not None:
+                self._readers = Database(read_dsn, pool_size=pool_size, connect_timeout=connect_timeout)
+                check_replica(self._database, self._readers, names)
         except BaseException:
+            self._readers.close()
             self._database.close()
             raise
         self.capabilities = Capabilities(
@@ -172,6 +186,11 @@ class PostgresStore:
         """Let the collection `side` take the name, in one step, while nobody writes either."""
         self._check_open()
         self._register.swap(check_name(name), side, expect)
+
+    def build_vector_index(self, name: str) -> None:
+        """Make the vector index of a collection that was made without one; its writers wait meanwhile."""
+        self._check_open()
+        self._register.index(check_name(name))
 
     # Writing
 
@@ -306,6 +325,7 @@ class PostgresStore:
         with self._close_lock:
             if not self._is_closed and self._process == os.getpid():
                 self._is_closed = True
+                self._readers.close()
                 self._database.close()
 
     # Inside
@@ -346,7 +366,7 @@ class PostgresStore:
     ) -> T:
         place = Place(entry, tenant_id, condition(where, tenant_id))
         opening = self._settings(tenant_id, where)
-        return self._database.run(
+        return self._readers.run(
             Begin.READING, lambda session: work(Transaction(session, entry, opening), place, checked)
         )
 

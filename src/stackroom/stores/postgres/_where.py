@@ -68,6 +68,11 @@ class Condition:
         """Both parts in one."""
         return self.of_source if self.of_passage is None else f"{self.of_source} AND {self.of_passage}"
 
+    @property
+    def needs_both(self) -> bool:
+        """Whether the part that names `p` names columns of `s` as well."""
+        return self.of_passage is not None and "s." in self.of_passage
+
 
 def condition(where: Filter, tenant_id: str | None) -> Condition:
     """Compile a filter within one tenant, or over all of them."""
