@@ -208,3 +208,17 @@ def test_longer_ids_than_an_index_keeps_are_refused_before_anything_is_written(r
         too_long: Any = [f"{longest}x"] if isinstance(value, list) else f"{longest}x"
         with pytest.raises(ValueError, match=key):
             store.replace("c", [Record("", [1, 0], {**record().metadata, key: too_long})], where=TENANT)
+
+
+@pytest.mark.parametrize("partitions", [0, 3])
+def test_statistics_count_what_is_held_and_its_bytes(room: Room, partitions: int) -> None:
+    store = room.store(partitions=partitions)
+    store.create_collection("c", SPEC)
+    empty = store.statistics("c")
+    assert (empty.tenants, empty.sources, empty.passages) == (0, 0, 0)
+    store.replace("c", [record("red " * 20_000)], where=TENANT)
+    held = store.statistics("c")
+    assert (held.tenants, held.sources, held.passages) == (1, 1, 1)
+    assert held.bytes > empty.bytes > 0
+    with pytest.raises(LookupError):
+        store.statistics("none")

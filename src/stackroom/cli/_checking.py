@@ -11,7 +11,7 @@ from rich.table import Table
 from stackroom.auditing import Certificate, certify
 from stackroom.cli import _options as options
 from stackroom.cli import _shown
-from stackroom.cli._opening import check_library_exists
+from stackroom.cli._opening import check_is_directory_with_library
 from stackroom.cli._shown import counted
 from stackroom.cli._visible import visible
 from stackroom.stores._dsn import open_store
@@ -58,7 +58,7 @@ def check_store(
     Needs the extra `testing`. The kit takes some ten seconds in memory, and a minute or more on a database.
     """
     if dsn.startswith(_EMBEDDED):
-        check_library_exists(Path(dsn.removeprefix(_EMBEDDED)))
+        check_is_directory_with_library(Path(dsn.removeprefix(_EMBEDDED)))
     with _shown.progress(quiet=json) as progress:
         task = progress.add_task("tests", total=None)
         certificate = certify(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 from stackroom import Library
 from stackroom.cli._problems import Refused
 from stackroom.embedders import Embedder, Fingerprint, FunctionEmbedder, HashingEmbedder, LocalEmbedder
-from stackroom.stores import EmbeddedStore
+from stackroom.stores import EmbeddedStore, PostgresStore
 from stackroom.stores.embedded._directory import FORMAT
+from stackroom.stores.postgres._register import NoLibrary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,38 +32,53 @@ class Opened:
     """An open library and the store it stands on."""
 
     library: Library
-    store: EmbeddedStore
+    store: EmbeddedStore | PostgresStore
 
 
 @contextmanager
-def opened(path: Path, embedder: str | None, *, embeds: bool = False, makes: bool = False) -> Iterator[Opened]:
-    """Open the library in `path`; Refused when there is none, unless the command `makes` one.
+def opened(place: Path | str, embedder: str | None, *, embeds: bool = False, makes: bool = False) -> Iterator[Opened]:
+    """Open the library in a directory, or in the database of a DSN; Refused when there is none, unless one is made.
 
     Without an embedder's name the library's own is taken, known by its fingerprint, and the local one for a new
     library. A command that embeds nothing works on any library, whatever its embedder.
     """
-    is_there = has_library(path)
+    is_there = isinstance(place, str) or has_library(place)
     if not is_there and not makes:
-        raise Refused(_no_library(path))
+        raise Refused(_no_library(place))
     # Before the store: an embedder that cannot be had must leave no new directory behind.
     asked_for = None if is_there and embedder is None else _named_embedder(embedder or "local")
-    with closing(EmbeddedStore(path)) as store:
-        fitting = asked_for or _own_embedder_of(store, path, embeds=embeds)
+    with closing(_store(place, makes=makes)) as store:
+        fitting = asked_for or _own_embedder_of(store, place, embeds=embeds, makes=makes)
         with Library(store, COLLECTION, fitting) as library:
             yield Opened(library, store)
 
 
+def _store(place: Path | str, *, makes: bool) -> EmbeddedStore | PostgresStore:
+    """Open a store; a database without a library is Refused unless one is to be made, and gets no tables."""
+    if not isinstance(place, str):
+        return EmbeddedStore(place)
+    with suppress(NoLibrary):
+        store = PostgresStore(place, manage_schema=makes)
+        if makes or store.collection(COLLECTION) is not None:
+            return store
+        store.close()
+    raise Refused(_no_library(place))
+
+
 @contextmanager
-def made_at_first_use(path: Path, embedder: str | None) -> Iterator[Callable[[], Library]]:
+def made_at_first_use(path: Path | str, embedder: str | None) -> Iterator[Callable[[], Library]]:
     """Give a function that opens the library to write to; one that is missing is made at its first call."""
     with ExitStack() as held:
         yield cache(lambda: held.enter_context(opened(path, embedder, embeds=True, makes=True)).library)
 
 
-def check_library_exists(path: Path) -> None:
-    """Refuse a place where no library is: only indexing makes one. Nothing there is touched."""
-    if not has_library(path):
-        raise Refused(_no_library(path))
+def check_is_directory_with_library(place: Path | str) -> Path:
+    """Return the directory when a library is there, else refuse: only indexing makes one. Nothing there is touched."""
+    if isinstance(place, str):
+        raise Refused("this looks after libraries in directories; a database is looked after by its own tools")
+    if not has_library(place):
+        raise Refused(_no_library(place))
+    return place
 
 
 def has_library(path: Path) -> bool:
@@ -81,14 +97,17 @@ def has_library(path: Path) -> bool:
     return not is_readable or COLLECTION in collections
 
 
-def _no_library(path: Path) -> str:
-    return f"no library in {path}: make one with `stackroom index`, or say where it is with --library DIR"
+def _no_library(place: Path | str) -> str:
+    where = "this database" if isinstance(place, str) else place
+    return f"no library in {where}: make one with `stackroom index`, or say where it is with --library DIR"
 
 
-def _own_embedder_of(store: EmbeddedStore, path: Path, *, embeds: bool) -> Embedder:
+def _own_embedder_of(store: EmbeddedStore | PostgresStore, place: Path | str, *, embeds: bool, makes: bool) -> Embedder:
     spec = store.collection(COLLECTION)
+    if spec is None and makes:
+        return LocalEmbedder()
     if spec is None:  # dropped just now
-        raise Refused(_no_library(path))
+        raise Refused(_no_library(place))
     fingerprint = Fingerprint.parse(spec.fingerprint)
     return _own_embedder(fingerprint) if embeds else _silent_embedder(fingerprint)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import tomllib
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from stackroom import Scope
-from stackroom.cli._opening import COLLECTION, check_library_exists
+from stackroom.cli._opening import COLLECTION, check_is_directory_with_library
 from stackroom.filters import And, Eq, Exists
-from stackroom.stores import Cursor, EmbeddedStore
+from stackroom.stores import Cursor, EmbeddedStore, PostgresStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,7 @@ class TenantCounts:
     passages: int
 
 
-def tenant_ids(store: EmbeddedStore) -> Iterator[str]:
+def tenant_ids(store: EmbeddedStore | PostgresStore) -> Iterator[str]:
     """Yield every tenant that has a passage, in order: one look at the store for each."""
     after = None
     while page := store.scan(COLLECTION, where=Exists(_TENANT), after=after, limit=1):
@@ -40,11 +41,17 @@ def tenant_ids(store: EmbeddedStore) -> Iterator[str]:
         after = Cursor(page[0].tenant_id, _LAST_SOURCE, _LAST_INDEX)
 
 
-def scopes_of(store: EmbeddedStore, most: int) -> list[Scope]:
-    """Return a scope in each of the tenants with most passages, at most so many: the groups of its first source."""
-    largest = sorted(store.statistics(COLLECTION), key=lambda shard: shard.passages, reverse=True)[:most]
-    firsts = (store.scan(COLLECTION, where=Eq(_TENANT, shard.tenant_id), limit=1) for shard in largest)
+def scopes_of(store: EmbeddedStore | PostgresStore, most: int) -> list[Scope]:
+    """Return a scope in each of at most so many tenants, the groups of its first source; of a directory the largest."""
+    firsts = (store.scan(COLLECTION, where=Eq(_TENANT, tenant), limit=1) for tenant in _some_tenants(store, most))
     return [Scope(first.tenant_id, _groups_of(first)) for page in firsts for first in page if _groups_of(first)]
+
+
+def _some_tenants(store: EmbeddedStore | PostgresStore, most: int) -> list[str]:
+    if not isinstance(store, EmbeddedStore):
+        return list(islice(tenant_ids(store), most))
+    largest = sorted(store.statistics(COLLECTION), key=lambda shard: shard.passages, reverse=True)
+    return [shard.tenant_id for shard in largest[:most]]
 
 
 def _groups_of(record: Record) -> list[str]:
@@ -52,11 +59,32 @@ def _groups_of(record: Record) -> list[str]:
     return [str(group) for group in groups] if isinstance(groups, list) else []
 
 
-def counts_of(store: EmbeddedStore, tenant_id: str) -> TenantCounts:
+def counts_of(store: EmbeddedStore | PostgresStore, tenant_id: str) -> TenantCounts:
     """Count what is stored of a tenant; zeros for an unknown one."""
     of_tenant = Eq(_TENANT, tenant_id)
     sources = store.count(COLLECTION, where=And(of_tenant, Eq("index", 0)))
     return TenantCounts(tenant_id, sources, store.count(COLLECTION, where=of_tenant))
+
+
+def about(store: EmbeddedStore | PostgresStore) -> dict[str, Any]:
+    """Return where a library is and what it holds; of a database, its format and size there."""
+    if isinstance(store, EmbeddedStore):
+        return description(store.path) | totals(store)
+    spec = store.collection(COLLECTION)
+    held = store.statistics(COLLECTION)
+    return {
+        "path": "PostgreSQL",
+        "format": store.format,
+        "collections": [
+            {"name": COLLECTION, "fingerprint": spec.fingerprint, "dimension": spec.dimension}
+            for spec in [spec]
+            if spec
+        ],
+        "bytes": held.bytes,
+        "tenant_count": held.tenants,
+        "source_count": held.sources,
+        "passage_count": held.passages,
+    }
 
 
 def description(path: Path) -> dict[str, Any]:
@@ -89,10 +117,9 @@ def totals(store: EmbeddedStore) -> dict[str, int]:
 
 
 @contextmanager
-def maintained(path: Path) -> Iterator[EmbeddedStore]:
+def maintained(place: Path | str) -> Iterator[EmbeddedStore]:
     """Open the store that stands in a directory, whatever its embedder; Refused when there is none."""
-    check_library_exists(path)
-    with closing(EmbeddedStore(path)) as store:
+    with closing(EmbeddedStore(check_is_directory_with_library(place))) as store:
         yield store
 
 

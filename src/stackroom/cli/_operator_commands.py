@@ -12,7 +12,7 @@ from stackroom import Scope, auditing
 from stackroom.cli import _options as options
 from stackroom.cli import _shown
 from stackroom.cli._opening import opened
-from stackroom.cli._operating import TenantCounts, counts_of, description, maintained, scopes_of, tenant_ids, totals
+from stackroom.cli._operating import TenantCounts, about, counts_of, description, maintained, scopes_of, tenant_ids
 from stackroom.cli._problems import Refused
 from stackroom.cli._shown import counted, size_of
 from stackroom.cli._visible import in_a_cell
@@ -89,7 +89,7 @@ def info(
         if tenant is not None and tenant not in asked:
             asked.append(tenant)
         counts = [counts_of(open_one.store, tenant_id) for tenant_id in asked]
-        described = description(open_one.store.path) | totals(open_one.store)
+        described = about(open_one.store)
     if json:
         _shown.print_json(described | ({"tenants": counts} if tenants or tenant is not None else {}))
     else:
@@ -131,7 +131,7 @@ def compact(
     with maintained(library) as store:
         before = description(store.path)["bytes"]
         store.compact()
-    after = description(library)["bytes"]
+    after = description(store.path)["bytes"]
     if json:
         _shown.print_json({"bytes_before": before, "bytes_after": after})
     else:
@@ -202,7 +202,8 @@ def _about(described: dict[str, Any], counts: list[TenantCounts]) -> Iterator[tu
     yield "on disk", f"{size_of(described['bytes'])}"
     kinds = ("tenant", "source", "passage")
     yield "stored", ", ".join(counted(described[f"{kind}_count"], kind) for kind in kinds)
-    yield "behind", _behind(described)
+    if "unused_rows" in described:
+        yield "behind", _behind(described)
     for of_tenant in counts:
         stored = f"{counted(of_tenant.sources, 'source')}, {counted(of_tenant.passages, 'passage')}"
         yield "tenant", f"{of_tenant.tenant_id}: {stored}"

@@ -24,6 +24,8 @@ _DIGITS = re.compile(r"[0-9]{1,9}")
 _HIGHEST_NUMBER = 10_000
 _EMBEDDER = re.compile(r"local|hashing(?::[0-9]{1,5})?")
 
+_DSN = ("postgresql://", "postgres://")
+
 DEFAULT_LIBRARY = Path("library")
 
 Tier: TypeAlias = Literal["hot", "warm", "cold"]
@@ -53,10 +55,10 @@ def _name_of_embedder(_kind: type, name: str | None) -> None:
         raise WrongUsage("--embedder must be local, hashing or hashing:DIMENSION.")
 
 
-def _directory(_kind: type, tokens: Sequence[Token]) -> Path:
-    """Read a path; an empty one would be the directory that the reader stands in."""
+def _place(_kind: type, tokens: Sequence[Token]) -> Path | str:
+    """Read a directory's path, or a DSN, which stays a str; an empty one would be where the reader stands."""
     not_blank("--library")(str, tokens[0].value)
-    return Path(tokens[0].value)
+    return tokens[0].value if tokens[0].value.startswith(_DSN) else Path(tokens[0].value)
 
 
 def _narrowing(name: str, help_text: str) -> Parameter:
@@ -72,14 +74,14 @@ def _narrowing(name: str, help_text: str) -> Parameter:
 
 
 Library: TypeAlias = Annotated[
-    Path,
+    Path | str,
     Parameter(
         name="--library",
         group=_SHARED,
         env_var="STACKROOM_LIBRARY",
         metavar="DIR",
-        converter=_directory,
-        help="The library's directory.",
+        converter=_place,
+        help="The library's directory, or a PostgreSQL database: postgresql://….",
     ),
 ]
 Embedder: TypeAlias = Annotated[

@@ -40,6 +40,8 @@ _TOO_LONG: Final = "another writer held a lock for too long; nothing was changed
 _DROPPED: Final = "the collection's tables are not there; was it dropped?"
 _NO_PRIVILEGE: Final = "the database role lacks a privilege that the store needs; docs/stores/postgres.md lists them"
 
+_NO_EXTENSION: Final = "the server lacks what the store needs; is pgvector 0.8 or newer installed beside it?"
+
 _MEANINGS: Final[Mapping[str, tuple[type[StoreError], str, bool]]] = {
     "40001": (StoreUnavailable, _BUSY, True),  # could not serialise
     "40P01": (StoreUnavailable, _BUSY, True),  # a deadlock
@@ -47,6 +49,8 @@ _MEANINGS: Final[Mapping[str, tuple[type[StoreError], str, bool]]] = {
     "42P01": (TablesAreGone, _DROPPED, False),
     "XX000": (TablesAreGone, _DROPPED, False),  # known, and then not to be opened any more
     "42501": (StoreError, _NO_PRIVILEGE, False),
+    "0A000": (StoreError, _NO_EXTENSION, False),
+    "58P01": (StoreError, _NO_EXTENSION, False),
 }
 """What an SQLSTATE means to a caller, and whether the transaction may be run again."""
 

@@ -55,6 +55,10 @@ def _check_pgvector(session: Session) -> None:
         raise StoreError("the database needs the extension pgvector, version 0.8 or newer: CREATE EXTENSION vector")
 
 
+class NoLibrary(StoreError):
+    """There are no tables of ours, and none are to be made."""
+
+
 def check_replica(database: Database, readers: Database, names: Names) -> None:
     """Raise a StoreError unless what is read is a replica of this very library that commits wait for."""
     library = Statement(f"SELECT identity::text FROM {names.of('library')}")
@@ -101,9 +105,9 @@ class Register:
         if found is None and self._manages_schema:
             self._database.run(Begin.WRITING, self._make)
             found = self._library()
-        self._database.run(Begin.READING, _check_pgvector)
         if found is None:
-            raise StoreError("this database holds no library here; run the statements of schema_sql() first")
+            raise NoLibrary("this database holds no library here; run the statements of schema_sql() first")
+        self._database.run(Begin.READING, _check_pgvector)
         if found[0] < FORMAT and self._manages_schema:
             self._database.run(Begin.WRITING, self._upgrade)
             found = self._library() or found

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from stackroom import _keys as keys
 from stackroom._errors import StackroomError, StoreError, StoreUnavailable
-from stackroom._filters import Filter, leaves, matches, named_values
+from stackroom._filters import Eq, Filter, leaves, matches, named_values
 from stackroom.stores import _door, _ranking
 from stackroom.stores._legs import Rankings
 from stackroom.stores._protocol import (
@@ -26,7 +27,7 @@ from stackroom.stores._tenants import merged, page_of
 from stackroom.stores.postgres import _reads, _writes
 from stackroom.stores.postgres._connections import Begin, Database, Statement, TablesAreGone, setting
 from stackroom.stores.postgres._dense import JOINED
-from stackroom.stores.postgres._names import Entry, Names
+from stackroom.stores.postgres._names import FORMAT, Entry, Names
 from stackroom.stores.postgres._policies import settings_of
 from stackroom.stores.postgres._reads import Place
 from stackroom.stores.postgres._register import Register, check_replica
@@ -58,6 +59,16 @@ _LONGEST: Final = 512
 _INDEXED: Final = frozenset({keys.TENANT, keys.SOURCE, keys.KIND, keys.FOLDER, keys.GROUPS, keys.TAGS})
 
 _LONG: Final = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What a collection holds, and the bytes of its tables and indexes."""
+
+    tenants: int
+    sources: int
+    passages: int
+    bytes: int
 
 
 class PostgresStore:
@@ -191,6 +202,36 @@ class PostgresStore:
         """Make the vector index of a collection that was made without one; its writers wait meanwhile."""
         self._check_open()
         self._register.index(check_name(name))
+
+    # Looking after it
+
+    @property
+    def format(self) -> int:
+        """The version of the tables' layout."""
+        return FORMAT
+
+    def statistics(self, name: str) -> Statistics:
+        """Return what a collection holds, and its size in the database: for whoever runs the store.
+
+        Under row-level security the sources are counted tenant by tenant.
+        """
+        self._check_open()
+        entry = self._register.fresh_entry(name)
+        (sums,), (sizes,) = self._database.run(
+            Begin.READING,
+            lambda session: session.ask(
+                Statement(f"SELECT count(*), coalesce(sum(passages), 0)::bigint FROM {entry.tenants}"),
+                Statement(
+                    "SELECT sum(pg_total_relation_size(coalesce(part.relid, t.name)))::bigint "
+                    "FROM unnest(%(tables)s::regclass[]) AS t(name) "
+                    "LEFT JOIN LATERAL pg_partition_tree(t.name) AS part ON TRUE",
+                    {"tables": list(entry.tables)},
+                ),
+                last=True,
+            ),
+        )
+        sources = self.count(name, where=Eq(keys.INDEX, 0))
+        return Statistics(tenants=sums[0], sources=sources, passages=sums[1], bytes=sizes[0])
 
     # Writing
 
