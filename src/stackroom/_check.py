@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stackroom import _keys as keys
 from stackroom._filters import Filter, matches
+from stackroom._model import Note
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
-    from stackroom._model import Note
     from stackroom.stores import Match, Record
+    from stackroom.stores._legs import Ranked
 
 _log = logging.getLogger("stackroom")
+
+
+STORE_NOTES: Final[Mapping[str, str]] = {
+    "scan_limit": "the store gave up before it had looked at all that is allowed; passages may be missing",
+    "lagging": "the store may not show the latest writes yet",
+}
+"""What a store may say of its answers, and what the Library says then: a store's own words could hold names."""
 
 
 @dataclass(slots=True)
@@ -34,15 +43,24 @@ class Check:
         """Return the matches that fulfil the condition, or the narrower one asked; each id once. Count the others."""
         asked = self.where if where is None else where
         for note in getattr(found, "notes", ()):
-            self.notes.setdefault(note.code, note)
+            if note.code in STORE_NOTES:
+                self.notes.setdefault(note.code, Note(note.code, STORE_NOTES[note.code]))
         kept: dict[tuple[object, object], Match] = {}
         for match in found:
             metadata = match.record.metadata
-            identity = metadata[keys.SOURCE], metadata[keys.INDEX]
-            if identity not in kept and matches(asked, metadata):
+            identity = metadata.get(keys.SOURCE), metadata.get(keys.INDEX)
+            if identity not in kept and matches(asked, metadata) and math.isfinite(match.score):
                 kept[identity] = match
         self.dropped += len(found) - len(kept)
         return list(kept.values())
+
+    def distinct(self, ranked: Ranked) -> Ranked:
+        """Return a leg's keys and scores with each key once, the first; count the others."""
+        seen: dict[Hashable, float] = {}
+        for key, score in ranked:
+            seen.setdefault(key, score)
+        self.dropped += len(ranked) - len(seen)
+        return ranked if len(seen) == len(ranked) else list(seen.items())
 
     def passes(self, record: Record, expected_id: str) -> bool:
         """Tell whether a record read again is the one expected and fulfils the condition; count it if not."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeVar, get_args
 
-from stackroom._errors import CapabilityError
+from stackroom._errors import CapabilityError, StoreError
 from stackroom._filters import Filter, check_supported
 from stackroom._fusion import Candidate, Fusion, check_fusion
 from stackroom._model import Answer, Hit, Mode, Note
 from stackroom._records import hit_of
 from stackroom._values import unstorable_at
-from stackroom.stores import LexicalQuery, VectorStore
+from stackroom.stores import LexicalQuery, Record, VectorStore
 from stackroom.text._arguments import is_whole_number
 
 if TYPE_CHECKING:
@@ -148,13 +148,18 @@ class Search:
 
         def choose(rankings: Rankings) -> list[Hashable]:
             self.check.begin()
-            chosen[:] = self._chosen(rankings)
+            dense, lexical = self.check.distinct(rankings.dense), self.check.distinct(rankings.lexical)
+            chosen[:] = self._chosen(replace(rankings, dense=dense, lexical=lexical))
             expected[:] = [rankings.id_of(candidate.key) for _, candidate in chosen]
             return [candidate.key for _, candidate in chosen]
 
         records = self.asking.at_once(choose)
         if records is None:
             return False
+        if len(records) != len(chosen) or not all(isinstance(record, Record) for record in records):
+            raise StoreError(
+                "the store answered other than the records that were chosen; prove it with `stackroom check-store`"
+            )
         self.hits = [
             hit_of(record, score, candidate)
             for (score, candidate), name, record in zip(chosen, expected, records, strict=True)

@@ -147,6 +147,7 @@ def test_a_record_that_is_gone_when_it_is_to_be_scored_makes_the_search_anew(hoo
     assert {hit.source_id for hit in answer} == {"near"}
     assert (len(answer), answer.complete, answer.notes) == (10, True, ())
     assert embedder.queries == ["apple"]
+    assert hooked.calls == 7, "both legs and what each lacks; then again, of which one lacks nothing"
 
 
 def test_a_record_that_is_replaced_before_each_call_shows_one_version_at_most(hooked: CallsHook, scope: Scope) -> None:

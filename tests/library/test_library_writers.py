@@ -9,12 +9,13 @@ import pytest
 from tests.library.doubles import PATIENCE, BlocksTenant, HandClock, RecordingEmbedder, in_thread, source
 
 from stackroom import Conflict, Indexed, Library, Scope, Source
-from stackroom.stores import EmbeddedStore
+from stackroom.stores import EmbeddedStore, MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from stackroom.filters import Filter
     from stackroom.stores import VectorStore
 
 MODES: list[Any] = ["lexical", "dense", "hybrid"]
@@ -263,6 +264,54 @@ def test_a_removal_that_meets_a_write_leaves_nothing_behind(removal: str) -> Non
     for thread in threads:
         thread.join(PATIENCE)
     assert "removed" in ended
+    assert library.count(scope=SCOPE) == 0
+
+
+class RemovesSlowly(MemoryStore):
+    """Stays within a delete until a write of the tenant has come in between, or does not come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_deleted = threading.Event()
+        self.is_replacing = threading.Event()
+
+    def delete(self, name: str, *, where: Filter) -> int:
+        went = super().delete(name, where=where)
+        self.has_deleted.set()
+        self.is_replacing.wait(0.2)
+        return went
+
+    def replace(self, *given: Any, **options: Any) -> int:
+        self.is_replacing.set()
+        return super().replace(*given, **options)
+
+
+@pytest.mark.parametrize("removal", ["remove_source", "remove_tenant"])
+def test_a_first_version_that_meets_a_removal_waits_for_its_end_and_is_not_written(removal: str) -> None:
+    store, is_embedding = RemovesSlowly(), threading.Event()
+
+    def embed_until_deleted(_batch: int) -> None:
+        is_embedding.set()
+        store.has_deleted.wait(PATIENCE)
+
+    library = Library(store, "library", RecordingEmbedder(before_batch=embed_until_deleted))
+    ended: list[type[BaseException]] = []
+
+    def write() -> None:
+        try:
+            library.index_source(source("s", "text"))
+        except Conflict as error:
+            ended.append(type(error))
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    assert is_embedding.wait(PATIENCE)
+    if removal == "remove_source":
+        library.remove_source("s", tenant_id="t")
+    else:
+        library.remove_tenant("t")
+    thread.join(PATIENCE)
+    assert ended == [Conflict]
     assert library.count(scope=SCOPE) == 0
 
 
