@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from stackroom.testing.strategies import SEED_VARIABLE
+from stackroom._seeds import SEED_VARIABLE
 
 HERE: Final = Path(__file__).parent
 RANDOM_TESTS: Final = ("library/test_library_model.py", "postgres/test_postgres_model.py", "stores/test_conformance.py")

@@ -58,7 +58,8 @@ def test_a_sound_store_is_as_declared() -> None:
         **dict.fromkeys(["scan and count", "replace", "delete"], "right"),
         **dict.fromkeys(["lexical", "prefix", "update", "transactions"], "native"),
         **{f"filter {node}": "native" for node in MemoryStore().capabilities.filters},
-        **dict.fromkeys(["threads", "both legs at once", "swap", "durable", "shared"], "not tested"),
+        **dict.fromkeys(["threads", "ten thousand records", "swap", "durable", "shared"], "not tested"),
+        "both legs at once": "not tested",
     }
 
 
@@ -131,3 +132,14 @@ def test_without_the_kits_packages_it_says_what_to_install(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "stackroom.auditing._kit_runs", None)
     with pytest.raises(ImportError, match=r"stackroom\[testing\]"):
         certify(MemoryStore)
+
+
+def test_a_whole_certificate_is_right_only_when_everything_was_tested(monkeypatch: pytest.MonkeyPatch) -> None:
+    from stackroom.auditing import _certificate, _kit_runs
+
+    one = certify(MemoryStore, only="row_20")
+    assert (one.is_whole, one.is_right) == (False, True)
+    tests = [_kit_runs.KitTest("test_scan_of_one", "", frozenset(), "passed")]
+    monkeypatch.setattr(_kit_runs, "run_kit", lambda *_given, **_options: tests)
+    whole = _certificate.certify(MemoryStore)
+    assert (whole.is_whole, whole.tests, whole.is_right) == (True, 1, False)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,7 +28,7 @@ def test_a_sound_store_gets_its_certificate(stackroom: CommandLine) -> None:
     ran = stackroom("check-store", "memory:", "--only", "row_20")
     assert ran.code == 0
     assert "hostile values" in ran.out
-    assert "MemoryStore: everything is as declared (1 test in" in ran.out
+    assert "MemoryStore: what was tested is as declared; not everything was (1 test in" in ran.out
 
 
 def test_a_librarys_store_is_checked_where_it_stands(stackroom: CommandLine, notes: Path) -> None:
@@ -76,3 +80,34 @@ def test_a_postgresql_that_does_not_answer_is_an_error_without_the_password(stac
     ran = stackroom("check-store", "postgresql://reader:hunter2@127.0.0.1:1/none?connect_timeout=1")
     assert ran.code == 1
     assert "hunter2" not in ran.err + ran.out
+
+
+def test_what_the_environment_asks_of_pytest_chooses_no_tests(
+    stackroom: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-k nothing_of_this_name")
+    assert stackroom("check-store", "memory:", "--only", "row_20", "--json").json["tests"] == 1
+
+
+def test_a_seed_that_is_none_is_named(stackroom: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STACKROOM_KIT_SEED", "abc")
+    ran = stackroom("check-store", "memory:", "--only", "row_20")
+    assert ran.code == 1
+    assert "STACKROOM_KIT_SEED" in ran.err
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="this system has no such signals")
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_a_request_to_end_leaves_no_collection_behind(
+    stackroom: CommandLine, notes: Path, here: Path, number: str
+) -> None:
+    stackroom.index(str(notes))
+    command = [sys.executable, "-m", "stackroom.cli", "check-store", "embedded:library", "--only", "test_threads"]
+    with subprocess.Popen(command, cwd=here, stderr=subprocess.PIPE) as running:
+        register = here / "library" / "library.toml"
+        while "kit-" not in register.read_text() and running.poll() is None:
+            threading.Event().wait(0.01)
+        running.send_signal(getattr(signal, number))
+        running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "kit-" not in register.read_text()

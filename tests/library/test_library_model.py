@@ -18,8 +18,8 @@ from tests.library.doubles import HandClock, RecordingEmbedder
 from tests.library.library_model import Model
 
 from stackroom import RRF, Library, Passage, Scope, Source, Weighted
+from stackroom._seeds import seed_of_this_run
 from stackroom.stores import EmbeddedStore, MemoryStore
-from stackroom.testing.strategies import seed_of_this_run
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy

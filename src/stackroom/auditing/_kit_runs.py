@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 Outcome: TypeAlias = Literal["passed", "failed", "skipped"]
 
 _MODULE: Final = "test_stackroom_kit"
+_ASKS_OF_PYTEST: Final = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
 _PLUGINS_OFF: Final = ("cacheprovider", "faulthandler", "terminal")
 
 _TESTS: Final = """\
@@ -59,9 +61,12 @@ def run_tests(source: str, plugin: object) -> int:
         (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
         quiet = [f"-pno:{name}" for name in _PLUGINS_OFF]
         options = [f"--rootdir={folder}", "--import-mode=importlib", "--capture=no", *quiet]
+        # What the environment asks of other runs would choose among our tests, or load what they do not need.
+        kept = {name: os.environ.pop(name) for name in _ASKS_OF_PYTEST if name in os.environ}
         try:
             return int(pytest.main([str(folder), *options], plugins=[plugin]))
         finally:
+            os.environ.update(kept)
             sys.modules.pop(_MODULE, None)  # or the next run would be of this module again
 
 

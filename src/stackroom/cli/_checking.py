@@ -13,6 +13,7 @@ from stackroom.cli import _options as options
 from stackroom.cli import _shown
 from stackroom.cli._opening import check_is_directory_with_library
 from stackroom.cli._shown import counted
+from stackroom.cli._signals import ending_in_order
 from stackroom.cli._visible import visible
 from stackroom.stores._dsn import open_store
 
@@ -59,7 +60,7 @@ def check_store(
     """
     if dsn.startswith(_EMBEDDED):
         check_is_directory_with_library(Path(dsn.removeprefix(_EMBEDDED)))
-    with _shown.progress(quiet=json) as progress:
+    with ending_in_order(), _shown.progress(quiet=json) as progress:
         task = progress.add_task("tests", total=None)
         certificate = certify(
             lambda: open_store(dsn),
@@ -112,4 +113,11 @@ def _summary(certificate: Certificate) -> str:
     ran = f"{counted(certificate.tests, 'test')} in {certificate.seconds:.0f} s, seed {certificate.seed}"
     if not certificate.tests:
         return f"{certificate.store}: no test ran, so nothing is shown"
-    return f"{certificate.store}: {f'{len(wrong)} WRONG' if wrong else 'everything is as declared'} ({ran})"
+    untested = [check.capability for check in certificate.capabilities if check.seen == "not tested"]
+    if wrong:
+        return f"{certificate.store}: {len(wrong)} WRONG ({ran})"
+    if not certificate.is_whole:
+        return f"{certificate.store}: what was tested is as declared; not everything was ({ran})"
+    if untested:
+        return f"{certificate.store}: NOT TESTED: {', '.join(untested)} ({ran})"
+    return f"{certificate.store}: everything is as declared ({ran})"

@@ -15,6 +15,7 @@ from stackroom.cli._opening import opened
 from stackroom.cli._operating import TenantCounts, about, counts_of, description, maintained, scopes_of, tenant_ids
 from stackroom.cli._problems import Refused
 from stackroom.cli._shown import counted, size_of
+from stackroom.cli._signals import ending_in_order
 from stackroom.cli._visible import in_a_cell
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ def leak_test(
     had a right to that was found. Green are a leak rate of 0 and a recall of 1 at every door, on a library that holds
     something, when the second check of each hit had nothing to drop and nothing is left behind.
     """
-    with opened(library, embedder, embeds=True) as open_one:
+    with ending_in_order(), opened(library, embedder, embeds=True) as open_one:
         try:
             report = auditing.leak_test(open_one.library, others=scopes_of(open_one.store, others))
         except BaseException as error:

@@ -18,6 +18,7 @@ pytest.register_assert_rewrite(
         for module in (
             *(
                 "_both_legs",
+                "_children",
                 "_collections",
                 "_deletes",
                 "_dense",
@@ -35,6 +36,7 @@ pytest.register_assert_rewrite(
                 "_refusals",
                 "_replaces",
                 "_round_trips",
+                "_scale",
                 "_scans",
                 "_threads",
             ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,15 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackroom import Conflict
+from stackroom import CapabilityError, Conflict
 from stackroom.filters import And, In
 from stackroom.stores import CollectionSpec, LexicalQuery, Record
 from stackroom.stores._legs import LegsQuery, Rankings, answers_legs
 from stackroom.testing import strategies
 from stackroom.testing._differential import explained, filled
-from stackroom.testing._records import PAGE, SPEC, content, record, tenant
-from stackroom.testing._refusals import is_proven_refused
+from stackroom.testing._records import PAGE, SPEC, content, record, source, tenant
+from stackroom.testing._refusals import is_proven_refused, is_refused
 from stackroom.testing._shelf import Shelf
+from stackroom.testing._threads import again, side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -36,8 +39,8 @@ class LegsTests:
     @pytest.fixture
     def both(self, shelf: Shelf) -> Shelf:
         """Return the shelf, where the store has the method; a Library asks others leg by leg."""
-        if not answers_legs(type(shelf.store)):
-            pytest.skip("not applicable: this store has no method `legs`")
+        if not answers_legs(type(shelf.store)) or is_refused(shelf, "lexical"):
+            pytest.skip("not applicable: this store has no method `legs`, or no lexical leg")
         return shelf
 
     @pytest.mark.parametrize("across", [False, True])
@@ -93,6 +96,46 @@ class LegsTests:
             found = _legs(both, [1, 0], RED, where)
             assert (list(found.dense), list(found.lexical)) == ([], [])
 
+    def test_legs_see_every_write(self, both: Shelf) -> None:
+        """Look at what `legs` reads its filters and records from: a re-scope or a removal is seen at once, by both."""
+        both.put(record("a#0", "red", aclGroups=["g"], k=1), record("b#0", "red", aclGroups=["g"], k=1))
+        if not is_refused(both, "update"):
+            assert both.update({"aclGroups": ["h"], "k": 2}, source("a")) == 1
+            for group, expected in (("g", ["b#0"]), ("h", ["a#0"])):
+                found = _legs(both, [1, 0], RED, And(tenant(), In("aclGroups", [group])))
+                assert [name for name, _ in found.dense] == [name for name, _ in found.lexical] == expected
+            records = _ask(both, _asked([1, 0], RED, source("a")), lambda found: [key for key, _ in found.dense])
+            assert [(of.metadata["aclGroups"], of.metadata["k"]) for of in records] == [(["h"], 2)]
+        assert both.delete(source("a")) == 1
+        found = _legs(both, [1, 0], RED, tenant())
+        assert [name for name, _ in found.dense] == [name for name, _ in found.lexical] == ["b#0"]
+
+    def test_legs_read_what_they_chose_from(self, both: Shelf) -> None:
+        """Look at the state of the records read after the choice: that of the scores, whatever is written meanwhile."""
+        near, far = record("a#0", "near red", [1, 0]), record("a#0", "far red", [0, 1])
+        both.put(near)
+        done = threading.Event()
+
+        def writing() -> None:
+            try:
+                for number in range(40):
+                    again(partial(both.put, far if number % 2 else near))
+            finally:
+                done.set()
+
+        def reading() -> None:
+            while not done.is_set():
+                scores: list[float] = []
+
+                def choose(found: Rankings, scores: list[float] = scores) -> list[Hashable]:
+                    scores.extend(score for _, score in found.dense)
+                    return [key for key, _ in found.dense]
+
+                (of,) = _ask(both, _asked([1, 0], RED, tenant()), choose)
+                assert (of.text == near.text) is (scores == [1.0]), "scored in one state and read in another"
+
+        side_by_side(writing, reading)
+
     def test_legs_refuse_another_fingerprint(self, both: Shelf) -> None:
         """Look at `fingerprint`: a vector of another embedder is a Conflict, before anything is chosen."""
         both.put(record("a#0", "red"))
@@ -117,6 +160,10 @@ class LegsTests:
         ) -> None:
             records = filled(shelf, sources)
             if is_proven_refused(shelf, where, lambda: shelf.count(where)):
+                return
+            if query.prefix and is_refused(shelf, "prefix"):
+                with pytest.raises(CapabilityError):
+                    _legs(shelf, vector, query, where, limit)
                 return
             found = _legs(shelf, vector, query, where, limit)
             for of_leg, one_by_one in (
@@ -166,6 +213,11 @@ def _legs(
     assert _ask(shelf, _asked(vector, words, where, limit, across=across), choose) == []
     (found,) = handed
     return found
+
+
+def legs_of(shelf: Shelf, vector: NDArray[np.float64], words: str, where: Filter) -> Rankings:
+    """Return what both legs find, with ids for keys."""
+    return _legs(shelf, vector.astype(np.float32), LexicalQuery(words), where)
 
 
 def _ids(found: Rankings, of_leg: Ranked) -> list[tuple[str, float]]:

@@ -9,6 +9,7 @@ import pytest
 
 from stackroom import CapabilityError, Conflict, StoreError
 from stackroom.stores import Capabilities, CollectionSpec, LexicalQuery, VectorStore
+from stackroom.testing._differential import check_state
 from stackroom.testing._records import EVERYTHING, SPEC, ids, record, scores, source, tenant
 from stackroom.testing._refusals import MANDATORY_NODES, REFUSABLE_NODES, is_refused, unless_refused
 from stackroom.testing._shelf import Shelf
@@ -254,6 +255,36 @@ class CollectionTests:
         assert side.store.collection(side.name) == SPEC
         shelf.store.swap(shelf.name, side.name, expect=shelf.versions())
         assert shelf.count() == 0
+
+    @unless_refused("swap")
+    def test_collections_swapped_bring_vectors_and_words(self, shelf: Shelf, side: Shelf) -> None:
+        """Look at the indexes of a side that takes the name: vectors to the bit, and its words in place of the old."""
+        shelf.put(record("a#0", "old words"))
+        written = [record("a#0", "new words", [3, 4]), record("b#0", "new", [1e-30, 1e-30])]
+        side.put(*written)
+        shelf.store.swap(shelf.name, side.name)
+        check_state(shelf, written)
+        assert ids(shelf.dense([3, 4])) == ["a#0", "b#0"]
+        if not is_refused(shelf, "lexical"):
+            assert ids(shelf.lexical("new")) == ["b#0", "a#0"]
+            assert shelf.lexical("old") == []
+
+    @unless_refused("swap")
+    def test_collections_swapped_never_use_a_version_again(self, shelf: Shelf, side: Shelf) -> None:
+        """Look at what makes versions: what was read under the name before a swap is expected in vain after it."""
+        seen: set[int] = set()
+        for number in range(3):
+            shelf.put(record("a#0", f"old {number}"))
+            seen |= shelf.versions()
+        side.put(record("a#0", "new"))
+        shelf.store.swap(shelf.name, side.name, expect=shelf.versions())
+        for old in seen:
+            with pytest.raises(Conflict):
+                shelf.replace([record("a#0", "late")], source("a"), expect={old})
+        assert not shelf.versions() & seen
+        for number in range(4):
+            shelf.put(record("a#0", f"newer {number}"))
+            assert not shelf.versions() & seen
 
     @unless_refused("swap")
     def test_collections_swap_only_with_a_side_that_is_there(self, shelf: Shelf) -> None:

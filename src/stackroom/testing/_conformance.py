@@ -23,6 +23,7 @@ from stackroom.testing._processes import ProcessTests
 from stackroom.testing._records import SPEC
 from stackroom.testing._replaces import ReplaceTests
 from stackroom.testing._round_trips import RoundTripTests
+from stackroom.testing._scale import ScaleTests
 from stackroom.testing._scans import ScanTests
 from stackroom.testing._shelf import Shelf
 from stackroom.testing._threads import ThreadTests
@@ -39,6 +40,7 @@ GIVEN_BY_THE_AUTHOR = frozenset({"store", "reopen"})
 class StoreConformance(  # pytest begins with the last base: the kit goes from the simple to the hard
     ProcessTests,
     DurabilityTests,
+    ScaleTests,
     ThreadTests,
     DeleteTests,
     UpdateTests,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from stackroom._seeds import SEED_VARIABLE, seed_of_this_run
 from stackroom.testing._records import EVERYTHING, content, place
-from stackroom.testing.strategies import SEED_VARIABLE, seed_of_this_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -9,6 +9,7 @@ import pytest
 from stackroom import Conflict
 from stackroom.filters import And, Eq
 from stackroom.stores import CollectionSpec, LexicalQuery, VectorStore
+from stackroom.testing._children import in_a_child
 from stackroom.testing._differential import check_state
 from stackroom.testing._records import SPEC, record, scores, source, tenant
 from stackroom.testing._refusals import is_refused
@@ -66,6 +67,27 @@ class DurabilityTests:
         check_state(again, written)
         assert again.state() == before
         assert reopened().state() == before
+
+    def test_durability_of_what_a_killed_process_wrote(
+        self, shelf: Shelf, reopen: Callable[[], VectorStore], reopened: Callable[[], Shelf]
+    ) -> None:
+        """Look at what is written at close, or kept in the process: what was acknowledged outlives a kill."""
+        if not shelf.store.capabilities.durable:
+            pytest.skip("not applicable: this store says that it is not durable")
+        shelf.put(record("old#0", "old"))
+        shelf.store.close()
+        written = [record("a#0", "acknowledged", [3, 4], k=1), record("b#0", "too", aclGroups=["g"])]
+
+        def work(store: VectorStore) -> None:
+            own = Shelf(store, shelf.name)
+            own.put(*written)
+            assert own.delete(source("old")) == 1
+
+        in_a_child(reopen, work)
+        again = reopened()
+        check_state(again, written)
+        if not is_refused(again, "lexical"):
+            assert [match.id for match in again.lexical("acknowledged")] == ["a#0"]
 
     def test_durability_of_scores(self, shelf: Shelf, reopened: Callable[[], Shelf]) -> None:
         """Look at indexes and statistics that are built anew: they answer as before."""

@@ -11,6 +11,7 @@ import pytest
 from stackroom import Conflict, StoreError, StoreUnavailable
 from stackroom.filters import And, Eq
 from stackroom.stores import CollectionSpec, Cursor, VectorStore
+from stackroom.testing._children import in_a_child
 from stackroom.testing._differential import check_state
 from stackroom.testing._records import SPEC, ids, record, scores, source, tenant
 from stackroom.testing._refusals import is_refused
@@ -53,6 +54,19 @@ class ProcessTests:
         assert other.delete(tenant()) == 1
         assert shelf.state() == []
         assert shelf.dense([1, 0]) == []
+
+    def test_processes_are_processes(self, shelf: Shelf, other: Shelf, reopen: Callable[[], VectorStore]) -> None:
+        """Look at what is kept in memory that threads share: another process sees our writes, and we see its own."""
+        del other
+        shelf.put(record("a#0", "ours"))
+
+        def work(store: VectorStore) -> None:
+            own = Shelf(store, shelf.name)
+            assert own.ids() == ["a#0"], "a process does not see what another one wrote"
+            own.put(record("a#0", "theirs"), record("b#0", "theirs"))
+
+        in_a_child(reopen, work)
+        check_state(shelf, [record("a#0", "theirs"), record("b#0", "theirs")])
 
     def test_processes_share_statistics(self, shelf: Shelf, other: Shelf) -> None:
         """Look at statistics kept in memory: they follow the writes of others."""

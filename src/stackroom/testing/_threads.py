@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,9 @@ PATIENCE = 60.0
 
 PARTS = 5
 """Records of each source here."""
+
+MANY = 300
+"""Records of a source that a store may be tempted to write in batches."""
 
 
 class ThreadTests:
@@ -65,6 +69,80 @@ class ThreadTests:
             return until_done
 
         side_by_side(write, *map(reading, readers))
+
+    @pytest.mark.parametrize("write", ["replace", "update", "delete"])
+    def test_threads_that_read_see_a_large_write_whole(self, shelf: Shelf, write: str) -> None:
+        """Look at writes in batches or record by record: a reader sees all of a source changed, or none of it."""
+        if write == "update" and is_refused(shelf, "update"):
+            return
+        shelf.put(*_many("w0"))
+        done = threading.Event()
+
+        def once(number: int) -> None:
+            if write == "update":
+                shelf.update({"aclGroups": [f"g{number}"]}, source("a"))
+            elif write == "delete" and number % 2:
+                shelf.delete(source("a"))
+            else:
+                shelf.put(*_many(f"w{number}"))
+
+        def writing() -> None:
+            try:
+                for number in range(12):
+                    again(partial(once, number))
+            finally:
+                done.set()
+
+        def reading() -> None:
+            while not done.is_set():
+                for read in (list(shelf.scan(source("a"))), [of.record for of in shelf.dense([1, 0], source("a"))]):
+                    assert len(read) in ({0, MANY} if write == "delete" else {MANY}), "a source was read in parts"
+                    assert len({(of.text, *_groups(of)) for of in read}) <= 1, "half of a write was read"
+
+        side_by_side(writing, reading)
+
+    def test_threads_that_read_beside_a_swap_see_one_collection_or_the_other(self, shelf: Shelf, side: Shelf) -> None:
+        """Look at swap: one step to every reader; the name is there throughout, over one collection's records."""
+        if is_refused(shelf, "swap"):
+            return
+        shelf.put(*_parts("w0"))
+        done = threading.Event()
+
+        def swapping() -> None:
+            try:
+                for number in range(1, 8):
+                    shelf.store.create_collection(side.name, SPEC)
+                    side.put(*_parts(f"w{number}"))
+                    again(lambda: shelf.store.swap(shelf.name, side.name, expect=shelf.versions()))
+            finally:
+                done.set()
+
+        def reading() -> None:
+            while not done.is_set():
+                _check_whole(list(shelf.scan(source("a"))))
+                assert shelf.count() == PARTS
+
+        side_by_side(swapping, reading)
+
+    def test_threads_that_write_beside_a_swap_lose_nothing_acknowledged(self, shelf: Shelf, side: Shelf) -> None:
+        """Look at `expect` of swap: compared under the writers' locks, so that no write falls in between."""
+        if is_refused(shelf, "swap"):
+            return
+        written = [record(f"s{number:02}#0", "word") for number in range(12)]
+        for number, of in enumerate(written):
+            shelf.store.create_collection(side.name, SPEC)
+            state = shelf.state()
+            side.delete(EVERYTHING)
+            side.put(*state)
+            expect = {there.version for there in state if there.version is not None}
+
+            def swapping(expect: set[int] = expect) -> None:
+                with suppress(Conflict):
+                    shelf.store.swap(shelf.name, side.name, expect=expect)
+
+            racing: list[Callable[[], Any]] = [swapping, partial(again, partial(shelf.put, of))]
+            side_by_side(*racing[:: 1 if number % 2 else -1])  # who comes to the start last leaves it first
+        assert shelf.ids() == [of.id for of in written], "an acknowledged write was lost"
 
     def test_threads_that_read_see_several_sources_change_at_once(self, shelf: Shelf) -> None:
         """Look at a replace of several sources: one step for all of them, where transactions are native."""
@@ -194,8 +272,12 @@ def side_by_side(*calls: Callable[[], Any]) -> list[Any]:
         return call()
 
     with ThreadPoolExecutor(len(calls)) as threads:
-        running = [threads.submit(together, call) for call in calls]
-        return [each.result(PATIENCE) for each in running]
+        try:
+            running = [threads.submit(together, call) for call in calls]
+            return [each.result(PATIENCE) for each in running]
+        except BaseException:
+            begin.abort()  # an interrupt must not leave those waiting who have come to the start
+            raise
 
 
 def again(write: Callable[[], Any]) -> Any:
@@ -214,6 +296,15 @@ def _replacer(shelf: Shelf, text: str, times: int) -> Callable[[], list[int]]:
 
 def _parts(text: str, tenant_id: str = "t") -> list[Record]:
     return [record(f"a#{index}", f"{text} word", tenant=tenant_id) for index in range(PARTS)]
+
+
+def _many(text: str) -> list[Record]:
+    return [record(f"a#{index}", f"{text} word", aclGroups=["g"]) for index in range(MANY)]
+
+
+def _groups(of: Record) -> list[str]:
+    groups = of.metadata.get("aclGroups")
+    return [str(group) for group in groups] if isinstance(groups, list) else []
 
 
 def _check_whole(records: list[Record]) -> None:

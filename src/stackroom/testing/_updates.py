@@ -21,7 +21,7 @@ from stackroom.testing._refusals import is_proven_refused, is_refused, unless_re
 from stackroom.testing._shelf import Shelf
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 NO_PATCHES: dict[str, Any] = {
     "empty": {},
@@ -154,6 +154,32 @@ class UpdateTests:
         assert shelf.update({"m": 2}, tenant("v")) == 3
         assert {of.tenant_id for of in shelf.scan(Eq("m", 2))} == {"v"}
 
+    @pytest.mark.parametrize(
+        ("key", "old", "new"),
+        [
+            ("aclGroups", ["g"], ["h"]),
+            ("tags", ["x"], ["y", "z"]),
+            ("folderId", "a", "b"),
+            ("stackroom.expiresAt", 5, 7),
+            ("k", "old", "new"),
+        ],
+    )
+    def test_update_is_seen_by_every_question(self, shelf: Shelf, key: str, old: Any, new: Any) -> None:
+        """Look at copies of metadata beside vectors and words: each leg filters and answers by what is stored now."""
+        shelf.put(record("a#0", "red", metadata={key: old}), record("b#0", "red", metadata={key: old}))
+        was, now = (In(key, value if isinstance(value, list) else [value]) for value in (old, new))
+        assert shelf.update({key: new}, And(tenant(), source("a"))) == 1
+        questions: list[Callable[[Filter], Iterable[Record]]] = [
+            shelf.scan,
+            lambda where: [match.record for match in shelf.dense([1, 0], where)],
+        ]
+        if not is_refused(shelf, "lexical"):
+            questions.append(lambda where: [match.record for match in shelf.lexical("red", where)])
+        for ask in questions:
+            assert [of.id for of in ask(And(tenant(), was))] == ["b#0"]
+            (found,) = ask(And(tenant(), now))
+            assert (found.id, found.metadata[key]) == ("a#0", new)
+
     def test_update_refuses_to_stand_on_no_condition(self, shelf: Shelf) -> None:
         """Look at the guard: a `where` that matches a record without metadata is a FilterError."""
         shelf.put(record("a#0", k=1))
@@ -191,6 +217,10 @@ class UpdateTests:
             expected = [_patched(of, patch) if place(of) in going else of for of in records]
             with explained(records, (patch, where), expected, random.state()):
                 check_state(random, expected)
+            left = sorted((of for of in expected if matches(where, of.metadata)), key=place)
+            near = sorted((match.record for match in random.dense([1, 0, 0], where)), key=place)
+            with explained(records, (patch, where, "nearest"), left, near):
+                assert [content(of) for of in near] == [content(of) for of in left]
 
         agree()
 

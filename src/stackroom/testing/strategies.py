@@ -5,13 +5,13 @@ Filters and records draw from the same keys and values, hence a random filter of
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 
+from stackroom._seeds import seed_of_this_run
 from stackroom.filters import All, And, Contains, Eq, Exists, Filter, In, Ne, Not, NotIn, Or, Range
 from stackroom.stores import LexicalQuery, Record
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Test = TypeVar("Test", bound="Callable[..., None]")
-
-SEED_VARIABLE: Final = "STACKROOM_KIT_SEED"
-_USUAL_SEED: Final = 20240501
 
 TENANTS = ("t", "T", "t ", "é", "e\u0301", "../t", "t'; --", "𝒕\U0001f600", "\ufffd")
 _FEW_TENANTS = ("t", "t", "T", "é", "e\u0301")
@@ -213,11 +210,6 @@ patches: SearchStrategy[dict[str, Any]] = st.builds(
     lambda own, of_source: {**own, **of_source}, _patched_own, _patched_source
 )
 own_patches: SearchStrategy[dict[str, Any]] = _patched_own.filter(bool)
-
-
-def seed_of_this_run() -> int:
-    """Return the seed that the random tests draw with: the environment's STACKROOM_KIT_SEED, or always the same."""
-    return int(os.environ.get(SEED_VARIABLE) or _USUAL_SEED)
 
 
 def seeded(examples: int) -> Callable[[Test], Test]:
