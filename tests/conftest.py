@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NoReturn
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.postgres_room import Room, a_room
@@ -27,6 +28,7 @@ def postgres_dsn() -> Iterator[str]:
     """
     given = os.environ.get("STACKROOM_TEST_POSTGRES")
     if given:
+        _with_pgvector(given)
         yield given
         return
     server = running(os.environ.get("STACKROOM_TEST_POSTGRES_PACKAGE", PACKAGE))
@@ -34,6 +36,7 @@ def postgres_dsn() -> Iterator[str]:
         started = server.__enter__()
     except NoServer as error:
         missing(f"no PostgreSQL for the tests ({error}); or name one of yours: STACKROOM_TEST_POSTGRES=postgresql://…")
+    _with_pgvector(started.dsn)
     yield started.dsn
     server.__exit__(None, None, None)
 
@@ -43,6 +46,12 @@ def room(postgres_dsn: str) -> Iterator[Room]:
     """Yield a schema of the test's own; all in it is dropped at the end."""
     with a_room(postgres_dsn) as made:
         yield made
+
+
+def _with_pgvector(dsn: str) -> None:
+    """Make the extension where every schema finds it, before a test makes it in a schema of its own."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
 
 
 def missing(what: str) -> NoReturn:

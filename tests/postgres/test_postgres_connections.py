@@ -193,3 +193,20 @@ def test_a_database_of_another_encoding_is_refused(room: Room) -> None:
             PostgresStore(psycopg.conninfo.make_conninfo(room.dsn, dbname=name))
     finally:
         room.ask(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_pgvector_that_the_role_does_not_find_is_told(room: Room) -> None:
+    name = f"hidden_{room.schema}"
+    room.ask(f"CREATE DATABASE {name}")
+    where = psycopg.conninfo.make_conninfo(room.dsn, dbname=name)
+    try:
+        with psycopg.connect(where, autocommit=True) as connection:
+            connection.execute("CREATE SCHEMA elsewhere")
+            connection.execute("CREATE EXTENSION vector SCHEMA elsewhere")
+        with pytest.raises(StoreError):
+            PostgresStore(where)
+        PostgresStore(psycopg.conninfo.make_conninfo(where, options="-csearch_path=public,elsewhere")).close()
+        with pytest.raises(StoreError, match="search_path"):
+            PostgresStore(where)
+    finally:
+        room.ask(f"DROP DATABASE {name} WITH (FORCE)")

@@ -91,11 +91,24 @@ def _found(row: Sequence[Any]) -> _Found:
     return _Found(Key(number, place), columns, text, own)
 
 
+class TextsAreLong(Exception):
+    """A leg found texts that were too long to ride along, and its transaction has ended: search once more."""
+
+
 class Sizes:
     """How many passages tenants had when they were last asked for: what decides how a search looks, never what for."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], int] = {}
+        self._long: set[tuple[str, str]] = set()
+
+    def has_long_texts(self, place: Place) -> bool:
+        """Tell whether a search there has found texts that were too long to ride along."""
+        return (place.entry.token, place.tenant_id) in self._long
+
+    def learn_of_long_texts(self, place: Place) -> None:
+        """Keep that there are such."""
+        self._long.add((place.entry.token, place.tenant_id))
 
     def of(self, place: Place) -> int | None:
         """Return what was last seen."""
@@ -105,6 +118,7 @@ class Sizes:
         """Keep what was seen now."""
         if len(self._known) > 100_000:  # noqa: PLR2004 - some megabytes
             self._known.clear()
+            self._long.clear()
         self._known[place.entry.token, place.tenant_id] = rows[0][0] if rows else 0
 
 
@@ -216,16 +230,28 @@ def _words(place: Place, wanted: Wanted, columns: str, only: Sequence[Key] | Non
 
 
 def legs(asks: Transaction, place: Place, wanted: Wanted, how: Dense, choose: Choose) -> list[Record]:
-    """Let `choose` choose from what both legs found, in one state, and return the chosen records whole."""
+    """Let `choose` choose from what both legs found, in one state, and return the chosen records whole.
+
+    All is asked in one round trip, unless texts are long or the index is walked. TextsAreLong when that came out late.
+    """
     columns = f"{_DIRECTION}, {_IF_SMALL}"
     question = how.question(asks, place, wanted, columns)
     of_lexical = _words(place, wanted, columns if wanted.across else _IF_SMALL)
-    rows, *worded = _near_rows(asks, place, wanted, how, columns, question, of_lexical, last=False)
+    needs_more = wanted.across or how.sizes.has_long_texts(place) or (question is not None and bool(question.before))
+    rows, *worded = _near_rows(asks, place, wanted, how, columns, question, of_lexical, last=not needs_more)
+    if not needs_more and any(_is_long(row) for answer in (rows, *worded) for row in answer):
+        how.sizes.learn_of_long_texts(place)
+        raise TextsAreLong
     near = _nearest(rows, wanted)
     found = {of.key: of for of, _ in near}
     rankings = _rankings(asks, place, wanted, near, worded[0] if worded else [], found)
     chosen: list[Any] = choose(rankings)
     return _read(asks, place, [found[key] for key in chosen])
+
+
+def _is_long(row: Sequence[Any]) -> bool:
+    """Tell whether a row of `_IF_SMALL`, with a count or id behind it, lacks its text."""
+    return row[-3] is None
 
 
 def _rankings(

@@ -49,10 +49,14 @@ def _check_server(session: Session) -> None:
 
 def _check_pgvector(session: Session) -> None:
     """Raise a StoreError when pgvector is missing or too old: before 0.8 an index answers fewer than match."""
-    (rows,) = session.ask(_PGVECTOR)
+    rows, ((is_found,),) = session.ask(_PGVECTOR, Statement("SELECT to_regtype('vector') IS NOT NULL"))
     there = tuple(int(part) for part in rows[0][0].split(".")[:2]) if rows else None
     if there is None or there < _OLDEST_PGVECTOR:
         raise StoreError("the database needs the extension pgvector, version 0.8 or newer: CREATE EXTENSION vector")
+    if not is_found:
+        raise StoreError(
+            "pgvector lies in a schema that is not on the role's search_path; put it there: ALTER ROLE … SET"
+        )
 
 
 class NoLibrary(StoreError):

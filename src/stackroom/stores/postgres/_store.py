@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -314,7 +315,7 @@ class PostgresStore:
     def legs(self, name: str, asked: LegsQuery, choose: Choose, *, fingerprint: str) -> list[Record]:
         """Let a Library choose from what both legs of its search find, of one state; return the chosen records whole.
 
-        Both legs are one round trip; a second one reads chosen texts that are long. `asked.where` names one tenant, or
+        All is one round trip; further ones read chosen texts that are long, or walk the vector index. `asked.where` names one tenant, or
         two that no passage can be of.
         """
         self._check_open()
@@ -329,10 +330,15 @@ class PostgresStore:
         def work(asks: Transaction, place: Place, wanted: _reads.Wanted) -> list[Record]:
             return _reads.legs(asks, place, wanted, self._how, choose)
 
-        for records in self._read_each(name, asked.where, check, work):
+        for records in self._twice_when_long(lambda: self._read_each(name, asked.where, check, work)):
             return records
         choose(Rankings(str))
         return []
+
+    def _twice_when_long(self, search: Callable[[], T]) -> T:
+        with suppress(_reads.TextsAreLong):
+            return search()
+        return search()  # by now it is known that texts are long
 
     def scan(
         self, name: str, *, where: Filter, after: Cursor | None = None, limit: int, vectors: bool = False
