@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from tests.postgres_room import Room
 
-from stackroom import CapabilityError, Library, Scope, Source, StoreError
+from stackroom import CapabilityError, Conflict, Library, Scope, Source, StoreError
 from stackroom.embedders import HashingEmbedder
 from stackroom.filters import And, Eq, Exists, Filter, In, Range
 from stackroom.stores import CollectionSpec, LexicalQuery, PostgresStore, Record
@@ -237,3 +237,24 @@ def test_a_locked_store_makes_no_tables(locked: Locked) -> None:
         locked.store(manage_schema=True)
     with pytest.raises(CapabilityError, match="schema_sql"):
         locked.store().create_collection("other", SPEC)
+
+
+def test_a_swap_under_the_lock_looks_at_the_versions_of_all_tenants_and_empties_what_it_drops(
+    locked: Locked, store: PostgresStore
+) -> None:
+    room = locked.room
+    sql = schema_sql("c.side", CollectionSpec(2, "n"), schema=room.schema, row_level_security=True, role=locked.role)
+    room.ask(sql)
+    store.replace("c.side", [record("new")], where=Eq("tenantId", "t"))
+    found = store.scan("c", where=Exists("tenantId"), limit=9)
+    versions = {of.version for of in found if of.version is not None}
+    for wrong in (set[int](), versions - {min(versions)}):
+        with pytest.raises(Conflict):
+            store.swap("c", "c.side", expect=wrong)
+    store.swap("c", "c.side", expect=versions)
+    assert [of.source_id for of in store.scan("c", where=Exists("tenantId"), limit=9)] == ["new"]
+    tables = room.ask(
+        "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname ~ 'stackroom_(sources|passages)_' "
+        "AND relnamespace = current_schema::regnamespace"
+    )
+    assert sorted(room.ask(f"SELECT count(*) FROM {name}")[0][0] for (name,) in tables) == [0, 0, 1, 1]

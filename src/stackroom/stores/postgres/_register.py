@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from stackroom._errors import CapabilityError, Conflict, StoreError, UnknownCollection
+from stackroom._filters import And
 from stackroom.stores import _door
 from stackroom.stores._protocol import CollectionSpec, check_name
-from stackroom.stores.postgres._connections import Begin, Database, Session, Statement
+from stackroom.stores.postgres._connections import Begin, Database, Session, Statement, setting
 from stackroom.stores.postgres._names import FORMAT, Entry, Names, token_of
-from stackroom.stores.postgres._policies import check_locked
+from stackroom.stores.postgres._policies import check_locked, settings_of
 from stackroom.stores.postgres._schema import (
     EXTENSION,
     MAX_INDEXED_DIMENSION,
@@ -233,7 +234,7 @@ class Register:
         def work(session: Session) -> None:
             entry = entry_of(self._names, name, session.ask(*self._alone(name), registered(self._names, name))[-1])
             if entry is not None:
-                session.ask(*self._drop(entry), self._unregistered(name), last=True)
+                session.ask(*self._drop(session, entry), self._unregistered(name), last=True)
 
         self._database.run(Begin.WRITING, work)
         self._known.pop(name, None)
@@ -252,12 +253,11 @@ class Register:
             if taking is None:
                 raise UnknownCollection(side)
             if expect is not None:
-                (rows,) = session.ask(Statement(f"SELECT version FROM {taken.sources}"))
-                _door.check_expected(expect, {version for (version,) in rows})
+                _door.check_expected(expect, self._versions(session, taken))
             if side != name:
                 moved = f"UPDATE {self._names.of('collections')} SET name = %(name)s::text WHERE token = %(token)s"
                 session.ask(
-                    *self._drop(taken),
+                    *self._drop(session, taken),
                     self._unregistered(name),
                     Statement(moved, {"name": name, "token": taking.token}),
                     last=True,
@@ -290,10 +290,26 @@ class Register:
         keys = sorted({self._names.key("collection", name) for name in names})
         return opening([Lock(key, shared=False) for key in keys], self._lock_timeout or _LONG_ENOUGH)
 
-    def _drop(self, entry: Entry) -> list[Statement]:
+    def _drop(self, session: Session, entry: Entry) -> list[Statement]:
+        """Return the statements that take a collection's tables away, or without DDL all that is in them."""
         if self._manages_schema:
             return [Statement(f"DROP TABLE {', '.join(entry.tables)}")]
-        return [Statement(f"DELETE FROM {table}") for table in entry.tables]
+        return self._of_every_tenant(session, entry, *(Statement(f"DELETE FROM {table}") for table in entry.tables))
+
+    def _versions(self, session: Session, entry: Entry) -> set[int]:
+        asked = self._of_every_tenant(session, entry, Statement(f"SELECT version FROM {entry.sources}"))
+        return {row[0] for rows in session.ask(*asked) for row in rows if isinstance(row[0], int)}
+
+    def _of_every_tenant(self, session: Session, entry: Entry, *statements: Statement) -> list[Statement]:
+        """Return statements as they reach all tenants: under row-level security, once for each of them."""
+        if not self._is_locked:
+            return list(statements)
+        (rows,) = session.ask(Statement(f"SELECT tenant_id FROM {entry.tenants}"))
+        return [
+            statement
+            for (tenant_id,) in rows
+            for statement in (*(setting(*said) for said in settings_of(tenant_id, And()).items()), *statements)
+        ]
 
     def _unregistered(self, name: str) -> Statement:
         return Statement(f"DELETE FROM {self._names.of('collections')} WHERE name = %(name)s::text", {"name": name})

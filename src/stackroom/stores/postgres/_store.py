@@ -315,8 +315,8 @@ class PostgresStore:
     def legs(self, name: str, asked: LegsQuery, choose: Choose, *, fingerprint: str) -> list[Record]:
         """Let a Library choose from what both legs of its search find, of one state; return the chosen records whole.
 
-        All is one round trip; further ones read chosen texts that are long, or walk the vector index. `asked.where` names one tenant, or
-        two that no passage can be of.
+        All is one round trip; further ones read chosen texts that are long, or walk the vector index. `asked.where`
+        names one tenant, or two that no passage can be of.
         """
         self._check_open()
 
