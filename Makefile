@@ -4,6 +4,7 @@
 # make test-postgres-other   the store for PostgreSQL once more: on another version, and set otherwise; takes minutes
 # make lint   what CI checks besides: ruff and mypy
 # make bench  measures, beside what a user would pick instead; make bench-1m at a million passages, alone
+# make bench-postgres   the same for the store in PostgreSQL
 # make docs   writes the pages that are made from the code
 
 VENV := .venv
@@ -14,7 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$candidate" && break; done)
 
-.PHONY: demo test test-postgres-other fuzz lint docs bench bench-1m clean
+.PHONY: demo test test-postgres-other fuzz lint docs bench bench-1m bench-postgres clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python examples/demo.py
@@ -45,6 +46,10 @@ bench: $(VENV)/bench.installed
 
 bench-1m: $(VENV)/dev.installed
 	$(BIN)/python benchmarks/embedded.py --passages 1000000
+
+bench-postgres: $(VENV)/bench.installed
+	$(BIN)/python benchmarks/postgres.py --passages 100000 --sides stackroom direct
+	$(BIN)/python benchmarks/postgres.py --passages 10000
 
 clean:
 	rm -rf $(VENV) demo-library .pytest_cache .mypy_cache .ruff_cache .hypothesis
