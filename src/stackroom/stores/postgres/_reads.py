@@ -366,3 +366,23 @@ def _storable_place(after: Cursor) -> tuple[str, int]:
         return after.source_id, after.index
     before = after.source_id[:at]
     return (before, keys.MAX_INDEX) if after.source_id[at] == "\0" else (f"{before}\ue000", -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What a collection holds, and the bytes of its tables and indexes."""
+
+    tenants: int
+    sources: int
+    passages: int
+    bytes: int
+
+
+def totals(entry: Entry) -> list[Statement]:
+    """Return the statements that ask for tenants and passages, and for bytes."""
+    held = f"SELECT count(*), coalesce(sum(passages), 0)::bigint FROM {entry.tenants}"
+    sizes = (
+        "SELECT sum(pg_total_relation_size(coalesce(part.relid, t.name)))::bigint "
+        "FROM unnest(%(tables)s::regclass[]) AS t(name) LEFT JOIN LATERAL pg_partition_tree(t.name) AS part ON TRUE"
+    )
+    return [Statement(held), Statement(sizes, {"tables": list(entry.tables)})]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -29,6 +28,7 @@ from stackroom.stores.postgres import _reads, _writes
 from stackroom.stores.postgres._connections import Begin, Database, Statement, TablesAreGone, setting
 from stackroom.stores.postgres._dense import JOINED
 from stackroom.stores.postgres._names import FORMAT, Entry, Names
+from stackroom.stores.postgres._options import check_flags, check_lengths, check_seconds
 from stackroom.stores.postgres._policies import settings_of
 from stackroom.stores.postgres._reads import Place
 from stackroom.stores.postgres._register import Register, check_replica
@@ -53,23 +53,6 @@ Checked = TypeVar("Checked")
 
 _TRIES: Final = 20
 """How often a call looks again for a collection that is dropped, made and swapped while it looks."""
-
-_LONGEST: Final = 512
-"""Characters of an id, kind, folder, group or tag: what fits into a key of an index, whatever the characters."""
-
-_INDEXED: Final = frozenset({keys.TENANT, keys.SOURCE, keys.KIND, keys.FOLDER, keys.GROUPS, keys.TAGS})
-
-_LONG: Final = 86_400
-
-
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """What a collection holds, and the bytes of its tables and indexes."""
-
-    tenants: int
-    sources: int
-    passages: int
-    bytes: int
 
 
 class PostgresStore:
@@ -108,14 +91,9 @@ class PostgresStore:
         connect_timeout: float = 5.0,
         read_dsn: str | None = None,
     ) -> None:
-        for name, value in (
-            ("manage_schema", manage_schema),
-            ("exact", exact),
-            ("vector_index", vector_index),
-            ("row_level_security", row_level_security),
-        ):
-            if not isinstance(value, bool):
-                raise ValueError(f"{name} must be True or False, not {type(value).__name__}")
+        check_flags(
+            manage_schema=manage_schema, exact=exact, vector_index=vector_index, row_level_security=row_level_security
+        )
         if row_level_security and manage_schema:
             raise ValueError(
                 "row_level_security needs manage_schema=False: who makes tables owns them, and can lift the lock"
@@ -124,8 +102,8 @@ class PostgresStore:
         require_size("exact_limit", exact_limit, least=1_000)
         require_size("pool_size", pool_size, least=1)
         check_partitions(partitions)
-        _check_seconds("lock_timeout", lock_timeout, least=0)
-        _check_seconds("connect_timeout", connect_timeout, least=0.001)
+        check_seconds("lock_timeout", lock_timeout, least=0)
+        check_seconds("connect_timeout", connect_timeout, least=0.001)
         self._is_locked = row_level_security
         self._lock_timeout = lock_timeout
         self._how = _reads.Dense(None if exact else exact_limit, _reads.Sizes())
@@ -211,7 +189,7 @@ class PostgresStore:
         """The version of the tables' layout."""
         return FORMAT
 
-    def statistics(self, name: str) -> Statistics:
+    def statistics(self, name: str) -> _reads.Statistics:
         """Return what a collection holds, and its size in the database: for whoever runs the store.
 
         Under row-level security the sources are counted tenant by tenant.
@@ -219,20 +197,10 @@ class PostgresStore:
         self._check_open()
         entry = self._register.fresh_entry(name)
         (sums,), (sizes,) = self._database.run(
-            Begin.READING,
-            lambda session: session.ask(
-                Statement(f"SELECT count(*), coalesce(sum(passages), 0)::bigint FROM {entry.tenants}"),
-                Statement(
-                    "SELECT sum(pg_total_relation_size(coalesce(part.relid, t.name)))::bigint "
-                    "FROM unnest(%(tables)s::regclass[]) AS t(name) "
-                    "LEFT JOIN LATERAL pg_partition_tree(t.name) AS part ON TRUE",
-                    {"tables": list(entry.tables)},
-                ),
-                last=True,
-            ),
+            Begin.READING, lambda session: session.ask(*_reads.totals(entry), last=True)
         )
         sources = self.count(name, where=Eq(keys.INDEX, 0))
-        return Statistics(tenants=sums[0], sources=sources, passages=sums[1], bytes=sizes[0])
+        return _reads.Statistics(tenants=sums[0], sources=sources, passages=sums[1], bytes=sizes[0])
 
     # Writing
 
@@ -253,7 +221,7 @@ class PostgresStore:
             _door.check_fingerprint(entry.spec, fingerprint)
             batch = _door.check_batch(given, tenant_id, where, entry.spec.dimension)
             for record in given:
-                _check_lengths(record.metadata)
+                check_lengths(record.metadata)
             return batch
 
         def work(place: Place, batch: _door.Batch) -> int:
@@ -276,14 +244,15 @@ class PostgresStore:
         """Set the keys of `patch` on every record that `where` matches; see `VectorStore.update`."""
         self._check_open()
         checked = _door.check_patch(patch, _door.check_condition(where))
-        _check_lengths(checked)
+        check_lengths(checked)
         return self._write_each(name, where, partial(_writes.update, patch=checked))
 
     def delete(self, name: str, *, where: Filter) -> int:
         """Take away what `where` matches and answer how many records went."""
         self._check_open()
         _door.check_condition(where)
-        return self._write_each(name, where, _writes.delete)
+        is_whole_tenant = isinstance(where, Eq) and where.key == keys.TENANT
+        return self._write_each(name, where, _writes.remove_tenant if is_whole_tenant else _writes.delete)
 
     # Reading
 
@@ -365,7 +334,14 @@ class PostgresStore:
         """Count the records that `where` matches."""
         self._check_open()
         _door.check_where(where)
-        return sum(self._read_each(name, where, lambda _: None, lambda asks, place, _: _reads.count(asks, place)))
+        if self._is_locked or named_values(where, keys.TENANT) is not None:
+            return sum(self._read_each(name, where, lambda _: None, lambda asks, place, _: _reads.count(asks, place)))
+        return self._again_when_gone(name, partial(self._count_all, where))
+
+    def _count_all(self, where: Filter, entry: Entry) -> int:
+        """Count what matches in all tenants, in one statement."""
+        place = Place(entry, "", condition(where, None))
+        return self._readers.run(Begin.READING, lambda session: _reads.count(Transaction(session, entry, ()), place))
 
     def close(self) -> None:
         """Close the store's own pool; one that was given stays open. Twice is fine."""
@@ -510,16 +486,3 @@ class PostgresStore:
 
 def _learn(place: Place, terms: list[str], asks: Transaction) -> None:
     asks.ask(*_writes.learned(place, terms), last=True)
-
-
-def _check_seconds(name: str, value: object, *, least: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < _LONG:
-        raise ValueError(f"{name} must be a number of seconds of {least} to {_LONG:,}")
-
-
-def _check_lengths(metadata: Mapping[str, MetadataValue | None]) -> None:
-    """Refuse what does not fit into the key of an index, whatever its characters are."""
-    for key in _INDEXED & metadata.keys():
-        value = metadata[key]
-        if any(len(str(item)) > _LONGEST for item in (value if isinstance(value, list) else [value])):
-            raise ValueError(f"{key} is longer than {_LONGEST} characters, more than this store keeps")

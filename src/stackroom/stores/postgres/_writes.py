@@ -348,6 +348,16 @@ def delete(asks: Transaction, place: Place) -> int:
     return taking.records
 
 
+def remove_tenant(asks: Transaction, place: Place) -> int:
+    """Take away all of a tenant, its words uncounted; answer how many records went. The tenant must be held alone."""
+    values = {"tenant": tenant_key(place.tenant_id)}
+    passages, *others = place.entry.tables
+    gone = f"WITH gone AS (DELETE FROM {passages} WHERE tenant = %(tenant)s RETURNING 1) SELECT count(*) FROM gone"
+    rest = [f"DELETE FROM {table} WHERE tenant = %(tenant)s" for table in others]
+    (((number,),), *_) = asks.ask(*(Statement(sql, values) for sql in (gone, *rest)), last=True)
+    return int(number)
+
+
 def update(asks: Transaction, place: Place, patch: Mapping[str, MetadataValue | None]) -> int:
     """Lay a patch over what `where` matches; answer how many records matched. A source's keys are one row."""
     of_source = {key: value for key, value in patch.items() if keys.is_source_key(key)}
