@@ -111,9 +111,10 @@ def test_a_writer_that_does_not_wait_is_a_conflict_at_once(room: Room, store: Po
         "update": lambda: hasty.update("c", {"k": 1}, where=of()),
         "delete": lambda: hasty.delete("c", where=of()),
     }
+    before = list(store.scan("c", where=ALL, limit=9))
     with held(room, *SOURCE_A), pytest.raises(Conflict):
         writes[write]()
-    assert texts(store) == ["old"] * PARTS
+    assert list(store.scan("c", where=ALL, limit=9)) == before
     assert writes[write]() == PARTS
 
 
@@ -132,6 +133,9 @@ def test_a_writer_of_a_whole_tenant_waits_for_the_writers_of_its_sources(room: R
         assert hasty.replace("c", parts("new"), where=of()) == PARTS
         with pytest.raises(Conflict):
             hasty.delete("c", where=Eq("tenantId", "t"))
+        with pytest.raises(Conflict):
+            hasty.update("c", {"k": 1}, where=Eq("tenantId", "t"))
+    assert store.count("c", where=Exists("k")) == 0
     assert hasty.delete("c", where=Eq("tenantId", "t")) == PARTS
 
 

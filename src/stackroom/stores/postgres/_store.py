@@ -453,7 +453,7 @@ class PostgresStore:
         taken = _writes.locks(names, collection, place.tenant_id, where, sources) if locks else []
         opening = [*self._settings(place.tenant_id, where), *_writes.opening(taken, self._lock_timeout)]
         return self._database.run(
-            Begin.WRITING, lambda session: work(_writes.WriteTransaction(session, place.entry, opening))
+            Begin.WRITING, lambda session: work(_writes.WriteTransaction(session, place.entry, opening, writes=True))
         )
 
     def _settings(self, tenant_id: str, where: Filter) -> list[Statement]:

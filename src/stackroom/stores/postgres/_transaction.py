@@ -15,15 +15,21 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Transaction:
-    """Asks within one transaction. `opening` is what stands before the first question: settings, locks."""
+    """Asks within one transaction. `opening` is what stands before the first question: settings, locks.
+
+    One that writes looks at what its opening answered before it does anything that could be committed.
+    """
 
     session: Session
     entry: Entry
     opening: Sequence[Statement]
+    writes: bool = False
     _has_begun: bool = False
 
     def ask(self, *statements: Statement, last: bool = False) -> list[Rows]:
         """Run statements in one round trip; TablesAreGone when the collection is not what the entry says."""
+        if self.writes and last and not self._has_begun:
+            self.ask()
         if self._has_begun:
             return self.session.ask(*statements, last=last)
         self._has_begun = True
