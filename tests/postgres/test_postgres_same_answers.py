@@ -17,6 +17,7 @@ from stackroom import RRF, Library, Passage, Scope, Source, Weighted
 from stackroom.embedders import HashingEmbedder
 from stackroom.filters import And, Eq, Filter
 from stackroom.stores import CollectionSpec, EmbeddedStore, LexicalQuery, Match, MemoryStore, Record, VectorStore
+from stackroom.stores.postgres._connections import Session, Statement
 from stackroom.testing import strategies
 
 WORDS = [f"w{number}" for number in range(60)] + ["red", "fox", "budget", "京都", "straße", "budgets", "redder"]
@@ -146,14 +147,26 @@ def test_the_nearest_are_cut_as_everywhere_where_single_precision_sees_no_differ
 
 
 @pytest.mark.parametrize("limit", [1, 5])
-def test_many_passages_with_one_vector_cost_no_more_than_the_limit_of_them(room: Room, limit: int) -> None:
+def test_of_many_passages_with_one_vector_no_more_than_the_limit_leave_the_database(
+    room: Room, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
     ours, reference = _both(room, 3)
+    answered: list[int] = []
+    ask = Session.ask
+
+    def watch(self: Session, *statements: Statement, last: bool = False) -> Any:
+        rows = ask(self, *statements, last=last)
+        answered.extend(map(len, rows))
+        return rows
+
     records = [_record("s", index, np.asarray([1, 2, 3])) for index in range(300)]
     for store in (ours, reference):
         store.replace("c", records, where=Eq("tenantId", "t"))
     where = And(Eq("tenantId", "t"), Eq("sourceId", "s"))
+    monkeypatch.setattr(Session, "ask", watch)
     answers = [_answer(store.dense("c", [1, 1, 1], where=where, limit=limit)) for store in (ours, reference)]
     assert answers[0] == answers[1]
+    assert max(answered) == limit
 
 
 def test_a_text_with_more_words_than_a_sparse_vector_holds_is_found_by_each(room: Room) -> None:
