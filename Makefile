@@ -48,8 +48,8 @@ bench-1m: $(VENV)/dev.installed
 	$(BIN)/python benchmarks/embedded.py --passages 1000000
 
 bench-postgres: $(VENV)/bench.installed
-	$(BIN)/python benchmarks/postgres.py --passages 100000 --sides stackroom direct
-	$(BIN)/python benchmarks/postgres.py --passages 10000
+	$(BIN)/python benchmarks/postgres.py --passages 60000 --sides stackroom direct
+	$(BIN)/python benchmarks/postgres.py --passages 6000
 
 clean:
 	rm -rf $(VENV) demo-library .pytest_cache .mypy_cache .ruff_cache .hypothesis
