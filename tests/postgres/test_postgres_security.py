@@ -232,6 +232,16 @@ def test_a_collection_made_later_without_the_lock_is_not_served(locked: Locked, 
     assert store.count("c", where=scope()) == 1
 
 
+def test_a_store_that_knows_nothing_of_the_lock_is_told_and_does_not_find_nothing(
+    locked: Locked, store: PostgresStore
+) -> None:
+    assert store.count("c", where=scope()) == 1
+    unaware = locked.room.store(locked.dsn, manage_schema=False)
+    with pytest.raises(StoreError, match="row_level_security=True"):
+        unaware.count("c", where=scope())
+    assert locked.room.store().count("c", where=scope()) == 1  # a superuser, whom no lock concerns
+
+
 def test_a_locked_store_makes_no_tables(locked: Locked) -> None:
     with pytest.raises(ValueError, match="manage_schema"):
         locked.store(manage_schema=True)

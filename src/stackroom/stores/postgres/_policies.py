@@ -71,6 +71,20 @@ def check_locked(database: Database, entry: Entry) -> None:
         raise StoreError(f"row-level security does not hold for collection {entry.name!r}: {'; '.join(problems)}")
 
 
+def check_open(database: Database, entry: Entry) -> None:
+    """Raise a StoreError where row-level security would hide rows from a store that says nothing of itself."""
+    asked = Statement(
+        "SELECT bool_or(row_security_active(name)) FROM unnest(%(tables)s::regclass[]) AS t(name)",
+        {"tables": list(entry.tables)},
+    )
+    (((hides,),),) = database.run(Begin.READING, lambda session: session.ask(asked, last=True))
+    if hides:
+        raise StoreError(
+            f"collection {entry.name!r} is under row-level security for this role; open the store with "
+            "row_level_security=True, or searches would find nothing"
+        )
+
+
 def _problems(session: Session, entry: Entry) -> Iterator[str]:
     tables = [entry.sources, entry.passages, entry.terms]
     role, locked = session.ask(

@@ -10,7 +10,7 @@ from stackroom.stores import _door
 from stackroom.stores._protocol import CollectionSpec, check_name
 from stackroom.stores.postgres._connections import Begin, Database, Session, Statement, setting
 from stackroom.stores.postgres._names import FORMAT, Entry, Names, token_of
-from stackroom.stores.postgres._policies import check_locked, settings_of
+from stackroom.stores.postgres._policies import check_locked, check_open, settings_of
 from stackroom.stores.postgres._schema import (
     EXTENSION,
     MAX_INDEXED_DIMENSION,
@@ -182,8 +182,8 @@ class Register:
         if entry is None:
             self._known.pop(name, None)
             return None
-        if self._is_locked and entry != self._known.get(name):
-            check_locked(self._database, entry)
+        if entry != self._known.get(name):
+            (check_locked if self._is_locked else check_open)(self._database, entry)
         self._known[name] = entry
         return entry
 
