@@ -5,7 +5,6 @@ It takes minutes: `make test-postgres-other` runs it, on another version of the 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 
 import psycopg
@@ -16,10 +15,6 @@ from tests.postgres_room import Room
 from stackroom.stores import CollectionSpec, PostgresStore, VectorStore
 from stackroom.stores.postgres import schema_sql
 from stackroom.testing import StoreConformance
-
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("STACKROOM_TEST_POSTGRES_ALL"), reason="takes minutes: make test-postgres-other"
-)
 
 
 class MigratedStore(PostgresStore):
