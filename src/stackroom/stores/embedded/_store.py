@@ -5,14 +5,16 @@ from __future__ import annotations
 import enum
 import os
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from stackroom import _keys as keys
 from stackroom._errors import StoreError, StoreUnavailable
-from stackroom._filters import Eq, Exists, Filter, In, conjuncts
-from stackroom._model import Page
+from stackroom._filters import Eq, Exists, Filter
+from stackroom._model import Page, utc_now
+from stackroom.rankers._plug import plugged
+from stackroom.rankers._protocol import NO_RANKER
 from stackroom.stores import _door, _ranking
 from stackroom.stores._legs import Rankings
 from stackroom.stores._protocol import (
@@ -27,6 +29,8 @@ from stackroom.stores._protocol import (
 )
 from stackroom.stores.embedded import _derived, _maintenance, _reads, _writes
 from stackroom.stores.embedded._directory import LOCK_SECONDS, Directory, Entry
+from stackroom.stores.embedded._feed import Feed
+from stackroom.stores.embedded._gathering import merged, named_tenants, page
 from stackroom.stores.embedded._maintenance import Problem, ShardStatistics
 from stackroom.stores.embedded._shard import Shard, ShardIsGone
 from stackroom.stores.embedded._shards import Shards
@@ -38,11 +42,14 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Hashable, Iterable, Mapping
     from collections.abc import Set as AbstractSet
+    from datetime import datetime
     from pathlib import Path
 
     from numpy.typing import ArrayLike
 
     from stackroom._values import MetadataValue
+    from stackroom.rankers._plug import Policy
+    from stackroom.rankers._protocol import RankerFallback, RankerHealth, RanksPassages
     from stackroom.stores._legs import Choose, LegsQuery
     from stackroom.stores.embedded._shard import Followers
 
@@ -64,24 +71,38 @@ class EmbeddedStore:
     Dense search compares all that is allowed when that is little, else what codes choose of it (recall@10 of at least
     0.999 on the shard's own vectors); with `exact=True`, always all. At most `max_open_shards` tenants' files are
     open at a time. A store belongs to the process that made it: after a fork, the child must open its own.
+
+    `ranker` proposes candidates for the dense leg of a Library's searches; what is done when it fails, says
+    `ranker_fallback`, and `on_ranker_fallback` hears of it. Its calls may take `ranker_timeout` seconds (None: as long
+    as they like). TypeError and ValueError when it cannot be one. `ranker_clock` says when what it is owed is due.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
+        ranker: RanksPassages | None = None,
+        ranker_fallback: Policy = "exact",
+        on_ranker_fallback: Callable[[RankerFallback], object] | None = None,
+        sanitize_ranker_errors: bool = True,  # noqa: FBT001, FBT002 - fixed by the public surface; so is exact
+        ranker_timeout: float | None = 5.0,
+        exact: bool = False,  # noqa: FBT001, FBT002
         *,
-        exact: bool = False,
         lock_timeout: float = LOCK_SECONDS,
         max_open_shards: int = 32,
+        ranker_clock: Callable[[], datetime] = utc_now,
     ) -> None:
         if not isinstance(exact, bool):
             raise ValueError(f"exact must be True or False, not {type(exact).__name__}")
         if isinstance(lock_timeout, bool) or not isinstance(lock_timeout, int | float) or not 0 <= lock_timeout < _LONG:
             raise ValueError(f"lock_timeout must be a number of seconds of 0 to {_LONG:,}")
         require_size("max_open_shards", max_open_shards, least=1)
+        plug = plugged(
+            ranker, ranker_fallback, on_ranker_fallback, sanitizes=sanitize_ranker_errors, timeout=ranker_timeout
+        )
         self._directory = Directory(path, lock_timeout, upgrade_shard)
         self._exact = exact
         self._shards = Shards(self._directory, lock_timeout, max_open_shards)
+        self._feed = None if plug is None else Feed(plug, self._directory, ranker_clock, max_open_shards)
         self._process = os.getpid()
         self._close_lock = threading.Lock()
         self._is_closed = False
@@ -112,23 +133,28 @@ class EmbeddedStore:
     def create_collection(self, name: str, spec: CollectionSpec) -> None:
         """Make a collection, or find that an equal one is there."""
         self._check_open()
-        self._directory.create(check_name(name), _door.check_spec(spec))
+        self._admit(check_name(name), makes=True)
+        self._directory.create(name, _door.check_spec(spec))
 
     def collection(self, name: str) -> CollectionSpec | None:
         """Return a collection's spec, or None."""
         self._check_open()
         entry = self._directory.register().collections.get(check_name(name))
+        if entry is not None:
+            self._admit(name)
         return None if entry is None else entry.spec
 
     def drop_collection(self, name: str) -> None:
         """Take a collection away with all it holds."""
         self._check_open()
         check_name(name)
+        self._depart(name)
         with self._directory.locked():
             register = self._directory.register()
             if name in register.collections:
                 self._directory.rewrite(register.without(name))
                 self._let_go_of_unnamed()
+        self._tell_who_went()
 
     def swap(self, name: str, side: str, *, expect: AbstractSet[int] | None = None) -> None:
         """Let the collection `side` take the name, in one step, while no shard of either can be written.
@@ -138,12 +164,15 @@ class EmbeddedStore:
         self._check_open()
         check_name(name)
         check_name(side)
+        if side != name:
+            self._depart(name)
         while True:
             try:
                 self._swap(name, side, expect)
             except ShardIsGone:  # a tenant was removed meanwhile, perhaps by another process
                 self._shards.forget_all()
             else:
+                self._tell_who_went()
                 return
 
     def _swap(self, name: str, side: str, expect: AbstractSet[int] | None) -> None:
@@ -176,6 +205,7 @@ class EmbeddedStore:
         given, tenant_id = _door.batch_of(records, where)
         self._check_open()
         entry = self._entry(name)
+        self._admit(name)
         _door.check_fingerprint(entry.spec, fingerprint)
         batch = _door.check_batch(given, tenant_id, where, entry.spec.dimension)
         work = partial(_writes.replace, batch=batch, expect=expect)
@@ -187,13 +217,16 @@ class EmbeddedStore:
             self._make_shard(name, tenant_id)
             went = self._in_shard(name, tenant_id, work, fingerprint)
         self._shards.care_soon(entry, tenant_id)
+        self._tell(name, where)
         return went
 
     def update(self, name: str, patch: Mapping[str, MetadataValue | None], *, where: Filter) -> int:
         """Set the keys of `patch` on every record that `where` matches; see `VectorStore.update`."""
         self._check_open()
         checked = _door.check_patch(patch, _door.check_condition(where))
-        return sum(self._in_shards(name, where, lambda shard: _writes.update(shard, checked, where)))
+        changed = sum(self._in_shards(name, where, lambda shard: _writes.update(shard, checked, where)))
+        self._tell(name, where)
+        return changed
 
     def delete(self, name: str, *, where: Filter) -> int:
         """Take away what `where` matches; a whole tenant goes with its directory."""
@@ -201,7 +234,9 @@ class EmbeddedStore:
         _door.check_condition(where)
         if isinstance(where, Eq) and where.key == keys.TENANT and isinstance(where.value, str):
             return self._remove_tenant(name, where.value)
-        return sum(self._in_shards(name, where, lambda shard: _writes.delete(shard, where)))
+        went = sum(self._in_shards(name, where, lambda shard: _writes.delete(shard, where)))
+        self._tell(name, where)
+        return went
 
     # Reading
 
@@ -216,7 +251,7 @@ class EmbeddedStore:
         _door.check_where(where)
         _door.check_limit(limit)
         wanted = _reads.Wanted(query, None, where, limit, self._exact)
-        return _merged(self._in_shards(name, where, partial(_reads.dense, wanted=wanted), fingerprint), limit)
+        return merged(self._in_shards(name, where, partial(_reads.dense, wanted=wanted), fingerprint), limit)
 
     def lexical(self, name: str, query: LexicalQuery, *, where: Filter, limit: int) -> list[Match]:
         """Return the best worded records that `where` matches, by BM25."""
@@ -225,7 +260,7 @@ class EmbeddedStore:
         _door.check_where(where)
         _door.check_limit(limit)
         wanted = _reads.Wanted(None, query, where, limit, self._exact)
-        return _merged(self._in_shards(name, where, partial(_reads.lexical, wanted=wanted)), limit)
+        return merged(self._in_shards(name, where, partial(_reads.lexical, wanted=wanted)), limit)
 
     def legs(self, name: str, asked: LegsQuery, choose: Choose, *, fingerprint: str) -> list[Record]:
         """Let a Library choose from what both legs of its search find, of one state; return the chosen records whole.
@@ -235,16 +270,21 @@ class EmbeddedStore:
         """
         self._check_open()
         spec = self._entry(name).spec
+        self._admit(name)
         query = None
         if asked.vector is not None:
             _door.check_fingerprint(spec, fingerprint)
             query = _ranking.unit(_door.query_vector(asked.vector, spec.dimension))
         wanted = _reads.Wanted(query, asked.words, asked.where, asked.limit, self._exact, asked.across)
-        work = partial(_reads.legs, wanted=wanted, choose=choose)
-        for tenant_id in _named_tenants(asked.where) or ():
+        work: Callable[[Shard], list[Record]] = partial(_reads.legs, wanted=wanted, choose=choose)
+        if self._feed is not None and query is not None:
+            work = self._feed.consulted(partial(_reads.legs, wanted=wanted, choose=choose))
+        for tenant_id in named_tenants(asked.where) or ():
             found = self._in_shard(name, tenant_id, work, None if query is None else fingerprint)
             if found is not None:
                 return found
+            if self._feed is not None:
+                self._feed.missed(tenant_id)
         choose(Rankings(str))
         return []
 
@@ -260,7 +300,7 @@ class EmbeddedStore:
             generation = self._entry(name).generation
             found = self._scanned(name, where, begin, limit, with_vectors=vectors)
             if self._entry(name).generation == generation:
-                return _page(found, limit)
+                return page(found, limit)
 
     def _scanned(
         self, name: str, where: Filter, begin: Cursor | None, limit: int, *, with_vectors: bool
@@ -282,6 +322,62 @@ class EmbeddedStore:
         self._check_open()
         _door.check_where(where)
         return sum(self._in_shards(name, where, lambda shard: _reads.count(shard, where)))
+
+    # The ranker
+
+    def ranker_health(self) -> RankerHealth:
+        """Return how far the ranker was told, in all tenants; without one, that there is none."""
+        self._check_open()
+        return NO_RANKER if self._feed is None else self._feed.health(self._look_at_all)
+
+    def sync_ranker(self, *, tenant_id: str | None = None) -> RankerHealth:
+        """Deliver everything that the ranker is owed now, of one tenant or of all; no failure of its is raised."""
+        return self._fed(tenant_id, Feed.sync)
+
+    def rebuild_ranker(self, *, tenant_id: str | None = None) -> RankerHealth:
+        """Let the ranker forget a tenant, or all, then feed every passage again; no failure of its is raised."""
+        return self._fed(tenant_id, Feed.rebuild)
+
+    def _fed(self, tenant_id: str | None, work: Callable[[Feed, Shard], None]) -> RankerHealth:
+        self._check_open()
+        where = Exists(keys.TENANT) if tenant_id is None else Eq(keys.TENANT, tenant_id)
+        if self._feed is not None:
+            self._feed.look_for_departed()
+            if self._feed.collection is not None:
+                self._in_shards(self._feed.collection, where, partial(work, self._feed))
+            self._feed.deliver_departed(tenant_id)
+        return self.ranker_health()
+
+    def _look_at_all(self, work: Callable[[Shard], T]) -> list[T]:
+        """Ask every shard that the ranker is about, delivering nothing."""
+        found: list[T] = []
+        name = None if self._feed is None else self._feed.collection
+        if name is not None:
+            for path in self._shards.paths_of(self._entry(name)):
+                with self._shards.used(path, self._entry(name)) as shard, suppress(ShardIsGone):
+                    found += [] if shard is None else [work(shard)]
+        return found
+
+    def _admit(self, name: str, *, makes: bool = False) -> None:
+        if self._feed is not None:
+            self._feed.admit(name, makes=makes)
+
+    def _tell(self, name: str, where: Filter) -> None:
+        """Tell the ranker what a write has changed."""
+        if self._feed is not None:
+            self._in_shards(name, where, self._feed.written)
+            self._feed.deliver_departed(is_forced=False)
+
+    def _tell_who_went(self) -> None:
+        if self._feed is not None:
+            self._feed.look_for_departed()
+            self._feed.deliver_departed()
+
+    def _depart(self, name: str) -> None:
+        """Note what rankers are owed of a collection that is about to go."""
+        entry = self._directory.register().collections.get(name)
+        if entry is not None:
+            self._shards.depart(self._shards.paths_of(entry))
 
     # Looking after it
 
@@ -334,6 +430,8 @@ class EmbeddedStore:
             if self._is_closed:
                 return
             self._is_closed = True
+            if self._feed is not None:
+                self._feed.close()
             self._shards.close()
             self._directory.close()
 
@@ -361,7 +459,7 @@ class EmbeddedStore:
     def _tenants(self, name: str, where: Filter) -> list[str]:
         """Return the tenants, in order, whose shards a filter may concern."""
         entry = self._entry(name)
-        named = _named_tenants(where)
+        named = named_tenants(where)
         if named is not None:
             return sorted(named)
         tenants = []
@@ -398,6 +496,8 @@ class EmbeddedStore:
             try:
                 if mends:
                     _derived.renumber(shard)
+                if self._feed is not None:
+                    self._feed.opened(shard)
                 return work(shard)
             except SideFileIsTorn:
                 return _Again.TORN
@@ -422,6 +522,8 @@ class EmbeddedStore:
         if went is not None:
             self._shards.forget_at(path)
         self._shards.remove_gone(path)
+        if self._feed is not None and went is not None:
+            self._feed.departed(tenant_id)
         return went or 0
 
 
@@ -432,33 +534,5 @@ class _Again(enum.Enum):
     GONE = enum.auto()
 
 
-def _named_tenants(where: Filter) -> set[str] | None:
-    """Return the only tenants that can match, or None when any may."""
-    named: set[str] | None = None
-    for member in conjuncts(where):
-        if isinstance(member, Eq | In) and member.key == keys.TENANT:
-            values = (member.value,) if isinstance(member, Eq) else member.values
-            tenants = {value for value in values if isinstance(value, str)}
-            named = tenants if named is None else named & tenants
-    return named
-
-
 def _versions(_reader: sqlite3.Connection, followers: Followers) -> set[int]:
     return followers.catalogue.live_versions
-
-
-def _merged(found: Iterable[list[Match]], limit: int) -> list[Match]:
-    """Return the best of several tenants' matches in the total order."""
-    lists = list(found)
-    if len(lists) == 1:
-        return lists[0]
-    every = [match for of_tenant in lists for match in of_tenant]
-    return sorted(every, key=lambda match: (-match.score, match.id, match.record.tenant_id))[:limit]
-
-
-def _page(found: list[Record], limit: int) -> Page[Record]:
-    items = found[:limit]
-    if len(found) <= limit:
-        return Page(tuple(items))
-    last = items[-1]
-    return Page(tuple(items), Cursor(last.tenant_id, last.source_id, last.index))
