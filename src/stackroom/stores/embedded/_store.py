@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import enum
 import os
 import threading
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from stackroom import _keys as keys
-from stackroom._errors import StoreError, StoreUnavailable
+from stackroom._errors import StoreError
 from stackroom._filters import Eq, Exists, Filter
 from stackroom._model import Page, utc_now
 from stackroom.rankers._plug import plugged
@@ -27,14 +26,14 @@ from stackroom.stores._protocol import (
     all_filters,
     check_name,
 )
-from stackroom.stores.embedded import _derived, _maintenance, _reads, _writes
+from stackroom.stores.embedded import _maintenance, _reads, _writes
+from stackroom.stores.embedded._access import TRIES, Access, Again
 from stackroom.stores.embedded._directory import LOCK_SECONDS, Directory, Entry
 from stackroom.stores.embedded._feed import Feed
 from stackroom.stores.embedded._gathering import merged, named_tenants, page
 from stackroom.stores.embedded._maintenance import Problem, ShardStatistics
 from stackroom.stores.embedded._shard import Shard, ShardIsGone
 from stackroom.stores.embedded._shards import Shards
-from stackroom.stores.embedded._sidefiles import SideFileIsTorn
 from stackroom.stores.embedded._upgrade import upgrade_shard
 from stackroom.text._arguments import require_size
 
@@ -54,8 +53,6 @@ if TYPE_CHECKING:
     from stackroom.stores.embedded._shard import Followers
 
 T = TypeVar("T")
-
-_TRIES: Final = 4
 
 _LONG: Final = 86_400
 
@@ -103,6 +100,7 @@ class EmbeddedStore:
         self._exact = exact
         self._shards = Shards(self._directory, lock_timeout, max_open_shards)
         self._feed = None if plug is None else Feed(plug, self._directory, ranker_clock, max_open_shards)
+        self._access = Access(self._directory, self._shards, self._feed)
         self._process = os.getpid()
         self._close_lock = threading.Lock()
         self._is_closed = False
@@ -204,18 +202,18 @@ class EmbeddedStore:
         """Take away what `where` matches and put `records` in its place; see `VectorStore.replace`."""
         given, tenant_id = _door.batch_of(records, where)
         self._check_open()
-        entry = self._entry(name)
+        entry = self._access.entry(name)
         self._admit(name)
         _door.check_fingerprint(entry.spec, fingerprint)
         batch = _door.check_batch(given, tenant_id, where, entry.spec.dimension)
         work = partial(_writes.replace, batch=batch, expect=expect)
-        went = self._in_shard(name, tenant_id, work, fingerprint)
+        went = self._access.in_shard(name, tenant_id, work, fingerprint)
         while went is None:
             _door.check_expected(expect, set())
             if not batch.sources:
                 return 0
             self._make_shard(name, tenant_id)
-            went = self._in_shard(name, tenant_id, work, fingerprint)
+            went = self._access.in_shard(name, tenant_id, work, fingerprint)
         self._shards.care_soon(entry, tenant_id)
         self._tell(name, where)
         return went
@@ -224,7 +222,7 @@ class EmbeddedStore:
         """Set the keys of `patch` on every record that `where` matches; see `VectorStore.update`."""
         self._check_open()
         checked = _door.check_patch(patch, _door.check_condition(where))
-        changed = sum(self._in_shards(name, where, lambda shard: _writes.update(shard, checked, where)))
+        changed = sum(self._access.in_shards(name, where, lambda shard: _writes.update(shard, checked, where)))
         self._tell(name, where)
         return changed
 
@@ -234,7 +232,7 @@ class EmbeddedStore:
         _door.check_condition(where)
         if isinstance(where, Eq) and where.key == keys.TENANT and isinstance(where.value, str):
             return self._remove_tenant(name, where.value)
-        went = sum(self._in_shards(name, where, lambda shard: _writes.delete(shard, where)))
+        went = sum(self._access.in_shards(name, where, lambda shard: _writes.delete(shard, where)))
         self._tell(name, where)
         return went
 
@@ -245,13 +243,13 @@ class EmbeddedStore:
     ) -> list[Match]:
         """Return the nearest records that `where` matches, by their exact cosine."""
         self._check_open()
-        spec = self._entry(name).spec
+        spec = self._access.entry(name).spec
         _door.check_fingerprint(spec, fingerprint)
         query = _ranking.unit(_door.query_vector(vector, spec.dimension))
         _door.check_where(where)
         _door.check_limit(limit)
         wanted = _reads.Wanted(query, None, where, limit, self._exact)
-        return merged(self._in_shards(name, where, partial(_reads.dense, wanted=wanted), fingerprint), limit)
+        return merged(self._access.in_shards(name, where, partial(_reads.dense, wanted=wanted), fingerprint), limit)
 
     def lexical(self, name: str, query: LexicalQuery, *, where: Filter, limit: int) -> list[Match]:
         """Return the best worded records that `where` matches, by BM25."""
@@ -260,7 +258,7 @@ class EmbeddedStore:
         _door.check_where(where)
         _door.check_limit(limit)
         wanted = _reads.Wanted(None, query, where, limit, self._exact)
-        return merged(self._in_shards(name, where, partial(_reads.lexical, wanted=wanted)), limit)
+        return merged(self._access.in_shards(name, where, partial(_reads.lexical, wanted=wanted)), limit)
 
     def legs(self, name: str, asked: LegsQuery, choose: Choose, *, fingerprint: str) -> list[Record]:
         """Let a Library choose from what both legs of its search find, of one state; return the chosen records whole.
@@ -269,7 +267,7 @@ class EmbeddedStore:
         passage can be of.
         """
         self._check_open()
-        spec = self._entry(name).spec
+        spec = self._access.entry(name).spec
         self._admit(name)
         query = None
         if asked.vector is not None:
@@ -280,7 +278,7 @@ class EmbeddedStore:
         if self._feed is not None and query is not None:
             work = self._feed.consulted(partial(_reads.legs, wanted=wanted, choose=choose))
         for tenant_id in named_tenants(asked.where) or ():
-            found = self._in_shard(name, tenant_id, work, None if query is None else fingerprint)
+            found = self._access.in_shard(name, tenant_id, work, None if query is None else fingerprint)
             if found is not None:
                 return found
             if self._feed is not None:
@@ -297,9 +295,9 @@ class EmbeddedStore:
         _door.check_limit(limit)
         begin = _door.check_cursor(after)
         while True:
-            generation = self._entry(name).generation
+            generation = self._access.entry(name).generation
             found = self._scanned(name, where, begin, limit, with_vectors=vectors)
-            if self._entry(name).generation == generation:
+            if self._access.entry(name).generation == generation:
                 return page(found, limit)
 
     def _scanned(
@@ -307,12 +305,12 @@ class EmbeddedStore:
     ) -> list[Record]:
         """Return one record more than a page has, if there are so many."""
         found: list[Record] = []
-        for tenant_id in self._tenants(name, where):
+        for tenant_id in self._access.tenants(name, where):
             if begin is None or tenant_id >= begin.tenant_id:
                 within = begin if begin is not None and tenant_id == begin.tenant_id else None
                 missing = limit + 1 - len(found)
                 look = partial(_reads.scan, where=where, after=within, limit=missing, with_vectors=with_vectors)
-                found += self._in_shard(name, tenant_id, look) or []
+                found += self._access.in_shard(name, tenant_id, look) or []
             if len(found) > limit:
                 break
         return found
@@ -321,14 +319,14 @@ class EmbeddedStore:
         """Count the records that `where` matches."""
         self._check_open()
         _door.check_where(where)
-        return sum(self._in_shards(name, where, lambda shard: _reads.count(shard, where)))
+        return sum(self._access.in_shards(name, where, lambda shard: _reads.count(shard, where)))
 
     # The ranker
 
     def ranker_health(self) -> RankerHealth:
         """Return how far the ranker was told, in all tenants; without one, that there is none."""
         self._check_open()
-        return NO_RANKER if self._feed is None else self._feed.health(self._look_at_all)
+        return NO_RANKER if self._feed is None else self._feed.health(self._access.look_at_all)
 
     def sync_ranker(self, *, tenant_id: str | None = None) -> RankerHealth:
         """Deliver everything that the ranker is owed now, of one tenant or of all; no failure of its is raised."""
@@ -344,19 +342,9 @@ class EmbeddedStore:
         if self._feed is not None:
             self._feed.look_for_departed()
             if self._feed.collection is not None:
-                self._in_shards(self._feed.collection, where, partial(work, self._feed))
+                self._access.in_shards(self._feed.collection, where, partial(work, self._feed))
             self._feed.deliver_departed(tenant_id)
         return self.ranker_health()
-
-    def _look_at_all(self, work: Callable[[Shard], T]) -> list[T]:
-        """Ask every shard that the ranker is about, delivering nothing."""
-        found: list[T] = []
-        name = None if self._feed is None else self._feed.collection
-        if name is not None:
-            for path in self._shards.paths_of(self._entry(name)):
-                with self._shards.used(path, self._entry(name)) as shard, suppress(ShardIsGone):
-                    found += [] if shard is None else [work(shard)]
-        return found
 
     def _admit(self, name: str, *, makes: bool = False) -> None:
         if self._feed is not None:
@@ -365,7 +353,7 @@ class EmbeddedStore:
     def _tell(self, name: str, where: Filter) -> None:
         """Tell the ranker what a write has changed."""
         if self._feed is not None:
-            self._in_shards(name, where, self._feed.written)
+            self._access.in_shards(name, where, self._feed.written)
             self._feed.deliver_departed(is_forced=False)
 
     def _tell_who_went(self) -> None:
@@ -384,7 +372,7 @@ class EmbeddedStore:
     def statistics(self, name: str) -> list[ShardStatistics]:
         """Return what a collection holds, tenant by tenant, in their order: for whoever runs the store."""
         self._check_open()
-        return self._in_shards(name, Exists(keys.TENANT), _maintenance.statistics)
+        return self._access.in_shards(name, Exists(keys.TENANT), _maintenance.statistics)
 
     def problems(self) -> list[Problem]:
         """Look whether everything fits together: databases, what is derived from them, files that nothing names.
@@ -403,11 +391,11 @@ class EmbeddedStore:
 
     def _problems_at(self, path: Path, entry: Entry) -> list[Problem]:
         place = str(path.relative_to(self.path))
-        seen: list[tuple[str, bool]] | _Again | None = _Again.GONE
-        for _ in range(_TRIES):
-            if isinstance(seen, _Again):
-                seen = self._tried(path, entry, lambda shard: list(_maintenance.problems(shard)), mends=False)
-        if seen is None or isinstance(seen, _Again):
+        seen: list[tuple[str, bool]] | Again | None = Again.GONE
+        for _ in range(TRIES):
+            if isinstance(seen, Again):
+                seen = self._access.tried(path, entry, lambda shard: list(_maintenance.problems(shard)), mends=False)
+        if seen is None or isinstance(seen, Again):
             return [Problem(place, "no finished shard: what is left of a removed tenant", is_mended_by_compact=True)]
         return [Problem(place, *problem) for problem in seen]
 
@@ -420,7 +408,7 @@ class EmbeddedStore:
             for path in self._shards.paths_of(entry):
                 self._shards.remove_gone(path)
         for name in self._directory.register().collections:
-            self._in_shards(name, Exists(keys.TENANT), _maintenance.compact)
+            self._access.in_shards(name, Exists(keys.TENANT), _maintenance.compact)
 
     def close(self) -> None:
         """Erase what was removed from the files, and close them. Twice is fine."""
@@ -443,95 +431,26 @@ class EmbeddedStore:
         if self._is_closed:
             raise StoreError("this store is closed; open the directory again")
 
-    def _entry(self, name: str) -> Entry:
-        return self._directory.register().entry(check_name(name))
-
     def _make_shard(self, name: str, tenant_id: str) -> None:
         number = self._directory.next_shard_number()
         with self._directory.locked():
-            self._shards.make(self._entry(name), tenant_id, number)
+            self._shards.make(self._access.entry(name), tenant_id, number)
 
     def _let_go_of_unnamed(self) -> None:
         """Let the shards go that no collection has any more, and erase them. The caller holds the directory's lock."""
         self._shards.forget_unnamed()
         self._directory.sweep()
 
-    def _tenants(self, name: str, where: Filter) -> list[str]:
-        """Return the tenants, in order, whose shards a filter may concern."""
-        entry = self._entry(name)
-        named = named_tenants(where)
-        if named is not None:
-            return sorted(named)
-        tenants = []
-        for path in self._shards.paths_of(entry):
-            with self._shards.used(path, entry) as shard:
-                if shard is not None:
-                    tenants.append(shard.tenant_id)
-        return sorted(tenants)
-
-    def _in_shard(
-        self, name: str, tenant_id: str, work: Callable[[Shard], T], fingerprint: str | None = None
-    ) -> T | None:
-        """Do something in a tenant's shard, None when there is none. A shard that goes meanwhile is looked for anew.
-
-        Side files that are torn may belong to a state that has passed: the work is tried once more before they are
-        written anew.
-        """
-        for torn in range(_TRIES):
-            entry = self._entry(name)
-            _door.check_fingerprint(entry.spec, fingerprint)
-            done = self._tried(self._shards.path_of(entry, tenant_id), entry, work, mends=torn > 0)
-            while done is _Again.GONE:
-                entry = self._entry(name)
-                _door.check_fingerprint(entry.spec, fingerprint)
-                done = self._tried(self._shards.path_of(entry, tenant_id), entry, work, mends=torn > 0)
-            if done is not _Again.TORN:
-                return done
-        raise StoreUnavailable("a shard's codes.* files cannot be made anew: see `stackroom doctor`")
-
-    def _tried(self, path: Path, entry: Entry, work: Callable[[Shard], T], *, mends: bool) -> T | _Again | None:
-        with self._shards.used(path, entry) as shard:
-            if shard is None:
-                return None
-            try:
-                if mends:
-                    _derived.renumber(shard)
-                if self._feed is not None:
-                    self._feed.opened(shard)
-                return work(shard)
-            except SideFileIsTorn:
-                return _Again.TORN
-            except ShardIsGone:
-                self._shards.forget(shard)
-                return _Again.GONE
-
-    def _in_shards(
-        self, name: str, where: Filter, work: Callable[[Shard], T], fingerprint: str | None = None
-    ) -> list[T]:
-        """Do something in every shard that a filter may concern, in the order of tenants, all of one generation."""
-        while True:
-            generation = self._entry(name).generation
-            done = [self._in_shard(name, tenant_id, work, fingerprint) for tenant_id in self._tenants(name, where)]
-            if self._entry(name).generation == generation:
-                return [result for result in done if result is not None]
-
     def _remove_tenant(self, name: str, tenant_id: str) -> int:
         """Take a tenant's shard away: at once for every reader, then its files. No other tenant waits for that."""
-        went = self._in_shard(name, tenant_id, _writes.end)
-        path = self._shards.path_of(self._entry(name), tenant_id)
+        went = self._access.in_shard(name, tenant_id, _writes.end)
+        path = self._shards.path_of(self._access.entry(name), tenant_id)
         if went is not None:
             self._shards.forget_at(path)
         self._shards.remove_gone(path)
         if self._feed is not None and went is not None:
             self._feed.departed(tenant_id)
         return went or 0
-
-
-class _Again(enum.Enum):
-    """Why something is to be done again."""
-
-    TORN = enum.auto()
-    GONE = enum.auto()
 
 
 def _versions(_reader: sqlite3.Connection, followers: Followers) -> set[int]:
