@@ -11,6 +11,7 @@ from tests.library.doubles import RecordingEmbedder
 from tests.rankers.doubles import VECTORS, HandClock
 
 from stackroom import Library, Scope, Source
+from stackroom.rankers import RankerHealth
 from stackroom.stores import EmbeddedStore
 
 Open = Callable[..., Library]
@@ -84,3 +85,15 @@ def codes(library: Library, text: str = "apple", **options: Any) -> list[str]:
     """Return the codes of a search's notes."""
     given: dict[str, Any] = {"scope": SCOPE, "mode": "dense", **options}
     return [note.code for note in library.search(text, **given).notes]
+
+
+def health(library: Library) -> RankerHealth:
+    return store_of(library).ranker_health()
+
+
+def sync(library: Library, **options: Any) -> RankerHealth:
+    return store_of(library).sync_ranker(**options)
+
+
+def rebuild(library: Library, **options: Any) -> RankerHealth:
+    return store_of(library).rebuild_ranker(**options)

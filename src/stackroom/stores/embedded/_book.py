@@ -130,7 +130,7 @@ class Book:
                 (durable_id, self.tenant_id, forgets, forgets),
             )
             self._connection.execute("PRAGMA user_version = 1")
-        self._connection.execute("UPDATE feed SET forgets = ?", (forgets,))
+        self._connection.execute("UPDATE feed SET forgets = ? WHERE forgets != ?", (forgets, forgets))
         self._connection.execute("COMMIT")
 
     # Turns: one process at a time delivers from a book
@@ -315,13 +315,14 @@ def closings(directory: Path) -> Iterator[Closing]:
             yield Closing(durable_id, tenant_id, bool(forgets), _pairs(connection))
 
 
-def owed_beside(directory: Path) -> int:
-    """Return how many passages the newest book beside a shard says are owed; what it was not shown yet aside."""
-    with suppress(OSError, ValueError, sqlite3.Error):
+def newest_beside(directory: Path) -> tuple[str, bool] | None:
+    """Return the state whose book beside a shard was written last, and whether its ranker can forget a tenant."""
+    with suppress(OSError, ValueError, sqlite3.Error, TypeError):
         newest = max(directory.glob(PATTERN), key=lambda path: path.stat().st_mtime_ns)
         with _read_only(newest) as connection:
-            return int(connection.execute("SELECT count(*) FROM owed").fetchone()[0])
-    return 0
+            durable_id, forgets = connection.execute("SELECT durable_id, forgets FROM feed").fetchone()
+            return durable_id, bool(forgets)
+    return None
 
 
 def _pairs(connection: sqlite3.Connection) -> set[Pair]:

@@ -31,6 +31,7 @@ from stackroom.stores.embedded._access import TRIES, Access, Again
 from stackroom.stores.embedded._directory import LOCK_SECONDS, Directory, Entry
 from stackroom.stores.embedded._feed import Feed
 from stackroom.stores.embedded._gathering import merged, named_tenants, page
+from stackroom.stores.embedded._ledger import owed_in
 from stackroom.stores.embedded._maintenance import Problem, ShardStatistics
 from stackroom.stores.embedded._shard import Shard, ShardIsGone
 from stackroom.stores.embedded._shards import Shards
@@ -384,6 +385,11 @@ class EmbeddedStore:
             Problem(str(path.relative_to(self.path)), what, is_mended_by_compact=True)
             for path, what in self._directory.orphans()
         ]
+        with self._directory.locked() as ledger:
+            owed = owed_in(ledger)
+        if owed:
+            what = f"{owed} passages of removed tenants are owed to a vector ranker: open the library with it and sync"
+            found.append(Problem("ledger.db", what, is_mended_by_compact=False))
         for entry in self._directory.register().collections.values():
             for path in self._shards.paths_of(entry):
                 found += self._problems_at(path, entry)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from stackroom.stores import _ranking
-from stackroom.stores.embedded._book import Noted, Pair
+from stackroom.stores.embedded._book import Book, Noted, Pair, newest_beside
 from stackroom.stores.embedded._vectors import vectors_of
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from stackroom.stores.embedded._book import Book, Owed, Standing
+    from stackroom.stores.embedded._book import Owed, Standing
     from stackroom.stores.embedded._shard import Followers, Shard
 
 AT_A_TIME: Final = 512
@@ -145,6 +146,16 @@ def owed_pairs(shard: Shard, book: Book) -> set[Pair]:
         if standing.is_due or number not in live or number not in told
     )
     return {*noted, *(pair for source in differing for pair in source.pairs)}
+
+
+def owed_beside(shard: Shard) -> int:
+    """Return how many passages the ranker is owed whose book lies beside a shard and was written last."""
+    state = newest_beside(shard.path)
+    if state is None:
+        return 0
+    durable_id, forgets = state
+    with closing(Book(shard.path, shard.tenant_id, durable_id, forgets=forgets)) as book:
+        return len(owed_pairs(shard, book))
 
 
 def _every(reader: sqlite3.Connection) -> list[Noted]:
