@@ -109,7 +109,9 @@ class _Flat:
         if labels is None and len(self._row_of) == len(self._labels):
             return None
         wanted = np.zeros(len(self._labels) + 7, dtype=np.bool_)
-        wanted[list(self._row_of.values()) if labels is None else [self._row_of[label] for label in labels.tolist()]] = True
+        wanted[
+            list(self._row_of.values()) if labels is None else [self._row_of[label] for label in labels.tolist()]
+        ] = True
         return self._faiss.IDSelectorBitmap(np.packbits(wanted, bitorder="little"))
 
     def save(self, file: Path) -> None:

@@ -1,7 +1,7 @@
-"""One index a tenant, under ids: what the rankers share whose index knows but numbers. Held in memory, saved at closing.
+"""One index a tenant, under ids: what the rankers share whose index knows but numbers.
 
-A directory that was closed cleanly is loaded and names its state anew only when it was not: what was told since the last
-saving is lost with a kill, so the store then feeds all again.
+Held in memory, saved at closing. A directory that was closed cleanly is loaded; one that was not begins a state with a
+new name, as what was told since the last saving is lost: so the store feeds all again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class NearestIndex(Protocol):
     def nearest(
         self, query: NDArray[np.float32], limit: int, labels: NDArray[np.int64] | None
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return numbers and similarities of at most `limit` nearest, of `labels` where given; all of them are in it."""
+        """Return numbers and similarities of at most `limit` nearest, of `labels` where given: all are in it."""
         ...
 
     def save(self, file: Path) -> None:
@@ -75,9 +75,7 @@ class _Tenant:
             self.index.put(label, np.asarray(vector, dtype=np.float32))
             self.labels[passage_id], self.ids[label] = label, passage_id
 
-    def nearest(
-        self, query: NDArray[np.float32], candidate_ids: Sequence[str] | None, limit: int
-    ) -> list[Ranked]:
+    def nearest(self, query: NDArray[np.float32], candidate_ids: Sequence[str] | None, limit: int) -> list[Ranked]:
         labels = None
         if candidate_ids is not None:
             held = [self.labels[passage_id] for passage_id in candidate_ids if passage_id in self.labels]
@@ -149,7 +147,7 @@ class TenantIndexes:
             self._tenants.clear()
 
     def _save(self, path: Path) -> None:
-        old = set(path.glob("*.index"))
+        old = set(path.glob("*.index*"))
         token = uuid.uuid4().hex
         saved = []
         for number, (tenant_id, tenant) in enumerate(self._tenants.items()):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import tempfile
 import threading
 import uuid
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,16 +17,21 @@ from stackroom.rankers._protocol import Ranked
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-_TABLES: Final = (
-    "CREATE TABLE IF NOT EXISTS state (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS passage"
-    " (number INTEGER PRIMARY KEY AUTOINCREMENT, tenant TEXT NOT NULL, id TEXT NOT NULL, dimension INTEGER NOT NULL,"
-    " UNIQUE (tenant, id))",
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS state (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS passage (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant TEXT NOT NULL,
+    id TEXT NOT NULL,
+    dimension INTEGER NOT NULL,
+    UNIQUE (tenant, id)
 )
+"""
+_LISTED: Final = "FROM json_each(?) AS listed CROSS JOIN passage ON passage.tenant = ? AND passage.id = listed.value"
 
 
 class SqliteVecRanker:
@@ -47,7 +54,7 @@ class SqliteVecRanker:
         self._connections: list[Any] = []
         self._dimensions: set[int] = set()
         connection = self._connection()
-        for table in _TABLES:
+        for table in _TABLES.split(";\n"):
             connection.execute(table)
         connection.execute("INSERT OR IGNORE INTO state VALUES (1, ?)", (uuid.uuid4().hex,))
         (name,) = next(iter(connection.execute("SELECT id FROM state")))
@@ -59,50 +66,20 @@ class SqliteVecRanker:
         """Return the candidates nearest to `query`, by their cosine."""
         if not self._has_table(len(query)):
             return []
-        connection = self._connection()
-        bound: list[object] = [np.asarray(query, dtype="<f4").tobytes(), min(limit, self.max_limit), tenant_id]
-        among = ""
-        if candidate_ids is not None:
-            among = " AND number IN (SELECT passage.number FROM json_each(?) JOIN passage ON tenant = ? AND id = value)"
-            bound += [_json(candidate_ids), tenant_id]
-        rows = list(
-            connection.execute(
-                f"SELECT number, distance FROM vectors_{len(query)} WHERE vector MATCH ? AND k = ? AND tenant = ?{among}",  # noqa: S608 - a number
-                bound,
-            )
-        )
-        names = dict(
-            connection.execute(
-                "SELECT number, id FROM json_each(?) JOIN passage ON number = value", (_json([row[0] for row in rows]),)
-            )
-        )
-        return [Ranked(names[number], 1.0 - distance) for number, distance in rows if number in names]
+        with _transaction(self._connection(), "BEGIN") as connection:
+            return list(_nearest(connection, tenant_id, query, candidate_ids, min(limit, self.max_limit)))
 
     def on_embedding_persisted(self, *, tenant_id: str, passage_id: str, vector: NDArray[np.float32] | None) -> None:
         """Keep a passage's vector, or forget it."""
-        with self._lock:
-            connection = self._connection()
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                self._remove(connection, "tenant = ? AND id = ?", (tenant_id, passage_id))
-                if vector is not None:
-                    self._add(connection, tenant_id, passage_id, vector)
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
+        with self._lock, _transaction(self._connection(), "BEGIN IMMEDIATE") as connection:
+            _remove(connection, "tenant = ? AND id = ?", (tenant_id, passage_id))
+            if vector is not None:
+                self._add(connection, tenant_id, passage_id, vector)
 
     def forget_tenant(self, *, tenant_id: str) -> None:
         """Forget all of a tenant."""
-        with self._lock:
-            connection = self._connection()
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                self._remove(connection, "tenant = ?", (tenant_id,))
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
+        with self._lock, _transaction(self._connection(), "BEGIN IMMEDIATE") as connection:
+            _remove(connection, "tenant = ?", (tenant_id,))
 
     def close(self) -> None:
         """Close the file; a temporary one goes. Twice is fine."""
@@ -136,7 +113,8 @@ class SqliteVecRanker:
         if not self._has_table(dimension):
             connection.execute(
                 f"CREATE VIRTUAL TABLE IF NOT EXISTS vectors_{dimension} USING vec0"
-                f"(tenant TEXT PARTITION KEY, number INTEGER PRIMARY KEY, vector FLOAT[{dimension}] distance_metric=cosine)"
+                "(tenant TEXT PARTITION KEY, number INTEGER PRIMARY KEY,"
+                f" vector FLOAT[{dimension}] distance_metric=cosine)"
             )
         connection.execute(
             "INSERT INTO passage (tenant, id, dimension) VALUES (?, ?, ?)", (tenant_id, passage_id, dimension)
@@ -147,17 +125,42 @@ class SqliteVecRanker:
             (tenant_id, number, np.asarray(vector, dtype="<f4").tobytes()),
         )
 
-    def _remove(self, connection: Any, which: str, bound: tuple[str, ...]) -> None:
-        for number, dimension in list(
-            connection.execute(f"SELECT number, dimension FROM passage WHERE {which}", bound)  # noqa: S608 - ours
-        ):
-            connection.execute(f"DELETE FROM vectors_{dimension} WHERE number = ?", (number,))  # noqa: S608 - a number
-        connection.execute(f"DELETE FROM passage WHERE {which}", bound)  # noqa: S608 - ours
+
+@contextmanager
+def _transaction(connection: Any, begin: str) -> Iterator[Any]:
+    """Do all or nothing, and see one state meanwhile."""
+    connection.execute(begin)
+    try:
+        yield connection
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _nearest(
+    connection: Any, tenant_id: str, query: NDArray[np.float32], candidate_ids: Sequence[str] | None, limit: int
+) -> Iterator[Ranked]:
+    bound: list[object] = [np.asarray(query, dtype="<f4").tobytes(), limit, tenant_id]
+    among = ""
+    if candidate_ids is not None:
+        listed = connection.execute(f"SELECT passage.number {_LISTED}", (_json(candidate_ids), tenant_id))
+        among = "AND number IN (SELECT value FROM json_each(?))"
+        bound.append(_json([number for (number,) in listed]))
+    near = f"SELECT number, distance FROM vectors_{len(query)} WHERE vector MATCH ? AND k = ? AND tenant = ? {among}"  # noqa: S608 - a number
+    for number, distance in list(connection.execute(near, bound)):
+        ((passage_id,),) = list(connection.execute("SELECT id FROM passage WHERE number = ?", (number,)))
+        yield Ranked(passage_id, 1.0 - distance)
+
+
+def _remove(connection: Any, which: str, bound: tuple[str, ...]) -> None:
+    found = list(connection.execute(f"SELECT number, dimension FROM passage WHERE {which}", bound))  # noqa: S608 - ours
+    for number, dimension in found:
+        connection.execute(f"DELETE FROM vectors_{dimension} WHERE number = ?", (number,))  # noqa: S608 - a number
+    connection.execute(f"DELETE FROM passage WHERE {which}", bound)  # noqa: S608 - ours
 
 
 def _json(values: Sequence[object]) -> str:
-    import json
-
     return json.dumps(list(values))
 
 
@@ -171,7 +174,8 @@ def _connector() -> Any:
         import apsw
     except ImportError as missing:
         raise ImportError(
-            'SqliteVecRanker needs sqlite-vec, and apsw where sqlite3 loads no extensions: pip install "stackroom[sqlite-vec]"'
+            "SqliteVecRanker needs sqlite-vec, and apsw where sqlite3 loads no extensions: "
+            'pip install "stackroom[sqlite-vec]"'
         ) from missing
     return lambda file: _with_apsw(apsw, file, sqlite_vec.loadable_path())
 
