@@ -23,8 +23,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from corpus import SHARES, Corpus, scopes
-from embedded import COLLECTION, GivenVectors, anonymous_memory, load, queries
 
+from embedded import COLLECTION, GivenVectors, anonymous_memory, load, queries
 from stackroom import Library, Scope
 from stackroom.rankers import ExactRanker, FaissRanker, HnswRanker, SqliteVecRanker, UsearchRanker
 from stackroom.stores import EmbeddedStore

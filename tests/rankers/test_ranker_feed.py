@@ -314,3 +314,37 @@ def test_a_hook_that_is_too_slow_has_failed_and_its_tenant_hears_nothing_until_i
         tries -= 1
     assert health(library).owed == 0
     assert set(ranker.holds()) == {"slow#0", "next#0"}
+
+
+def test_a_hook_may_even_write_to_its_tenant(opened: Open) -> None:
+    class Writes(HonestRanker):
+        def on_embedding_persisted(self, *, tenant_id: str, passage_id: str, vector: Vector | None) -> None:
+            super().on_embedding_persisted(tenant_id=tenant_id, passage_id=passage_id, vector=vector)
+            if passage_id == "first#0":
+                library.index_source(source("second", "car vehicle"))
+
+    ranker = Writes()
+    library = opened(ranker, ranker_timeout=None)
+    library.index_source(source("first", "apple fruit"))
+    assert sync(library).owed == 0
+    assert set(ranker.holds()) == {"first#0", "second#0"}
+
+
+def test_a_failing_hook_is_logged_by_its_kind_alone(opened: Open, caplog: pytest.LogCaptureFixture) -> None:
+    opened(RefusingRanker("*")).index_source(source("s", "apple fruit"))
+    (record,) = caplog.records
+    assert (record.name, record.levelname, record.exc_info) == ("stackroom.rankers", "WARNING", None)
+    assert "ConnectionError" in caplog.text
+    assert "secret" not in caplog.text
+
+
+def test_a_ranker_that_only_forgets_is_told_when_a_tenant_goes(three: Open) -> None:
+    honest = HonestRanker()
+
+    class Forgets:
+        rank_by_similarity = staticmethod(honest.rank_by_similarity)
+        forget_tenant = staticmethod(honest.forget_tenant)
+
+    library = three(Forgets())
+    library.remove_tenant("t")
+    assert honest.forgotten == ["t"]

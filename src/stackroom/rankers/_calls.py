@@ -78,15 +78,22 @@ class Calls:
 
     def _finished_in_time(self, call: Call[T], timeout: float) -> bool:
         self._worker().put(call)  # type: ignore[arg-type] # what it answers is the caller's business
-        while not call.is_done.wait(max(0.0, call.began + timeout - monotonic())):
-            with self._lock:
-                if call.is_done.is_set():
-                    return True
+        try:
+            while not call.is_done.wait(max(0.0, call.began + timeout - monotonic())):
                 if monotonic() >= call.began + timeout:
-                    call.is_abandoned = True
-                    self._abandoned += 1
-                    return False
+                    return self._has_ended(call)
+        except BaseException:  # whoever waits is interrupted: nobody does any more
+            self._has_ended(call)
+            raise
         return True
+
+    def _has_ended(self, call: Call[T]) -> bool:
+        """Tell whether a call has just ended after all; if not, leave it behind."""
+        with self._lock:
+            if not call.is_done.is_set():
+                call.is_abandoned = True
+                self._abandoned += 1
+            return not call.is_abandoned
 
     def _worker(self) -> SimpleQueue[Call[object] | None]:
         with self._lock:

@@ -14,7 +14,7 @@ from stackroom.rankers._failures import log
 from stackroom.rankers._protocol import RankerHealth
 from stackroom.stores.embedded import _told
 from stackroom.stores.embedded._backoff import Wait, earliest, microseconds, newest_error, wait_of
-from stackroom.stores.embedded._book import Book
+from stackroom.stores.embedded._book import Book, Standing
 from stackroom.stores.embedded._ledger import FORGET, Ledger
 from stackroom.stores.embedded._ranked import Consultation, Told
 from stackroom.stores.embedded._shard import number_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from stackroom.rankers._plug import Plug
     from stackroom.stores._protocol import Record
-    from stackroom.stores.embedded._book import Owed, Standing
+    from stackroom.stores.embedded._book import Owed
     from stackroom.stores.embedded._directory import Directory, Entry
     from stackroom.stores.embedded._reads import Propose
     from stackroom.stores.embedded._shard import Shard
@@ -47,6 +47,9 @@ _PATIENCE: Final = 30.0
 """Seconds that a write waits for another's deliveries when a hook may take as long as it likes."""
 
 _SIDE: Final = ".side"
+
+_ALL_IS_WELL: Final = (0, None, None, None, 0)
+"""The failures and times of a feed that owes nothing."""
 
 
 @dataclass(slots=True)
@@ -240,7 +243,8 @@ class Feed:
                 return
             run.after = owed[-1].sequence
             self._deliver_some(run, owed)
-            run.book.keep()
+            if len(owed) == _told.AT_A_TIME:
+                run.book.keep()
 
     def _deliver_some(self, run: _Run, owed: list[Owed]) -> None:
         hook = self._plug.hook
@@ -265,8 +269,11 @@ class Feed:
         now, before = self._now(), run.standing
         after = run.book.standing
         if not run.book.counted() and not after.is_due and not after.is_filling:
-            run.book.set(failures=0, last_error=None, owed_since=None, next_try=None, level=0)
+            if after[4:] != _ALL_IS_WELL:
+                run.book.set(**dict(zip(Standing._fields[4:], _ALL_IS_WELL, strict=True)))
             return
+        if run.last_error is not None:
+            log.warning("a vector ranker failed with %s when it was told; passages are owed to it", run.last_error)
         level, next_try = before.level, before.next_try
         if run.last_error is not None and (next_try is None or run.retries):
             level += 1
@@ -300,10 +307,10 @@ class Feed:
         """Tell that a tenant went; its shard is no longer there."""
         self._forsake(tenant_id, None)
         if self._plug.hook is None:
-            self._tell_going(tenant_id, [FORGET] if self._plug.forget is not None else [], None)
-            return
-        self._departed = None
-        self.deliver_departed(tenant_id)
+            self._deliver_departed(tenant_id, [FORGET] if self._plug.forget is not None else [])
+        else:
+            self._departed = None
+            self.deliver_departed(tenant_id)
 
     def missed(self, tenant_id: str) -> None:
         """Tell that a search found no shard of a tenant: when there was one, another process has removed it."""
@@ -331,9 +338,7 @@ class Feed:
         """Close the books of a tenant's earlier shards; of one in memory, what it says is noted in the ledger."""
         with self._lock:
             old = [
-                (other, book)
-                for other, book in self._books.items()
-                if book.tenant_id == tenant_id and other != number and not self._in_use.get(other)
+                (other, book) for other, book in self._books.items() if book.tenant_id == tenant_id and other != number
             ]
             for other, _ in old:
                 del self._books[other]
@@ -343,7 +348,10 @@ class Feed:
                 pairs = {*book.look(-1)[1], *(pair for source in book.told() for pair in source.pairs)}
                 ids = [f"{source_id}#{place}" for source_id, place in pairs]
                 self._ledger.depart(tenant_id, ids, forgets=self._plug.forget is not None)
-            book.close()
+        with self._lock:
+            for other, book in old:
+                if not self._in_use.get(other):
+                    book.close()
 
     def deliver_departed(self, tenant_id: str | None = None, *, is_forced: bool = True) -> None:
         """Deliver what is owed of tenants that are gone: of one, or of all, once their time has come or at once."""
@@ -352,25 +360,23 @@ class Feed:
         try:
             there = self._departed_tenants()
             for name in sorted(there) if tenant_id is None else there & {tenant_id}:
-                self._deliver_departed(name)
+                self._deliver_departed(name, self._ledger.entries(name))
+                self._departed = None
         except StackroomError as error:
             log.warning("a vector ranker could not be told who went (%s)", type(error).__name__)
-        finally:
-            self._departed = None
 
-    def _deliver_departed(self, tenant_id: str) -> None:
+    def _deliver_departed(self, tenant_id: str, entries: list[str]) -> None:
         turn = self._hooks.turn_of(tenant_id)
         if not turn.take(self._patience):
             return
         try:
-            self._tell_going(tenant_id, self._ledger.entries(tenant_id), turn)
+            self._tell_going(tenant_id, entries, turn)
         finally:
             turn.give_back()
 
-    def _tell_going(self, tenant_id: str, entries: list[str], turn: Turn | None) -> Report:
+    def _tell_going(self, tenant_id: str, entries: list[str], turn: Turn) -> Report:
         """Tell that passages went, or a whole tenant; strike off what was delivered."""
         hook, report = self._plug.hook, Report()
-        own = self._hooks.turn_of(tenant_id) if turn is None else turn
         forget = partial(self._forget, tenant_id)
         steps: list[Callable[[], object]] = [
             forget
@@ -379,7 +385,7 @@ class Feed:
             for entry in entries
         ]
         try:
-            self._hooks.call(own, steps, report)
+            self._hooks.call(turn, steps, report)
         finally:
             self._departed_wait.hear(report, self._now())
             done = [entry for entry, kind in zip(entries, report.outcomes, strict=False) if kind is None]
@@ -446,6 +452,8 @@ class Feed:
         finally:
             with self._lock:
                 self._in_use[number] -= 1
+                if self._books.get(number) is not book and not self._in_use[number]:
+                    book.close()
                 self._close_idle()
 
     def _close_idle(self) -> None:

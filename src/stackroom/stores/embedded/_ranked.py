@@ -150,13 +150,13 @@ def _first_limit(leg: Leg) -> int:
 
 
 def _locating(leg: Leg) -> Locate:
-    allowed = set(leg.allowed.tolist())
+    last = len(leg.allowed) - 1
 
     def locate(passage_id: str) -> int | Place:
         row = leg.catalogue.row_of(passage_id)
         if row is None:
             return Place.UNKNOWN
-        return row if row in allowed else Place.OUT_OF_SCOPE
+        return row if leg.allowed[min(int(np.searchsorted(leg.allowed, row)), last)] == row else Place.OUT_OF_SCOPE
 
     return locate
 

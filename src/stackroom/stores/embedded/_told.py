@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
@@ -96,11 +97,11 @@ def gone(reader: sqlite3.Connection, book: Book) -> list[int]:
 
 def states(shard: Shard, owed: Sequence[Owed]) -> list[NDArray[np.float32] | None]:
     """Return the present vector of each passage, scaled to length 1; None for one that is not there."""
-    by_source: dict[str, dict[int, NDArray[np.float32]]] = {}
+    wanted: dict[str, set[int]] = defaultdict(set)
+    for item in owed:
+        wanted[item.source_id].add(item.place)
     with shard.reading(position_of) as (reader, _):
-        for source_id in dict.fromkeys(item.source_id for item in owed):
-            wanted = {item.place for item in owed if item.source_id == source_id}
-            by_source[source_id] = _vectors(reader, shard, source_id, wanted)
+        by_source = {source_id: _vectors(reader, shard, source_id, places) for source_id, places in wanted.items()}
     return [by_source[item.source_id].get(item.place) for item in owed]
 
 

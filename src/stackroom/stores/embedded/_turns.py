@@ -29,16 +29,18 @@ class Turn:
         self._guard = threading.Lock()
         self._has_ended = False
         self._is_left = False
+        self._holder = 0
 
     def take(self, seconds: float) -> bool:
-        """Wait for it, at most so long; False when somebody else has it still."""
-        if not self._lock.acquire(timeout=seconds):
+        """Wait for it, at most so long; False when somebody else has it still, or this thread, as within a hook."""
+        if self._holder == threading.get_ident() or not self._lock.acquire(timeout=seconds):
             return False
-        self._is_left = False
+        self._holder, self._is_left = threading.get_ident(), False
         return True
 
     def give_back(self) -> None:
         """End it, unless a call that was given up keeps it."""
+        self._holder = 0
         if not self._is_left:
             self._lock.release()
 
@@ -101,7 +103,8 @@ class Hooks:
         turn.begin_calls()
         try:
             result = self._calls.run(partial(_call, turn, steps, outcomes, in_row, when_late))
-        except BaseException:
+        except BaseException:  # a hook's, or of who waits: then a call may still be under way
+            report.is_left = turn.leave()
             report.outcomes += outcomes
             raise
         report.is_left = result is TIMED_OUT and turn.leave()
