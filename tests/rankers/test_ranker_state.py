@@ -11,7 +11,7 @@ from tests.library.doubles import in_thread
 from tests.rankers.conftest import OWN, SCOPE, Open, codes, found, health, rebuild, source, store_of, sync
 from tests.rankers.doubles import HonestRanker, NeverForgets, RefusingRanker
 
-from stackroom import Library, Source
+from stackroom import Conflict, Library, Source
 from stackroom.filters import Eq
 from stackroom.rankers import RankerHealth
 from stackroom.stores import CollectionSpec, Record
@@ -323,3 +323,45 @@ def test_the_doctor_tells_what_is_owed(three: Open, opened: Open) -> None:
     library.remove_tenant("t")
     places = {problem.place: problem.what for problem in store_of(opened()).problems()}
     assert places["ledger.db"].startswith("3 passages of removed tenants")
+
+
+def test_a_swap_that_conflicts_leaves_the_ranker_as_it_was(three: Open) -> None:
+    ranker = HonestRanker(durable_id="one")
+    library = three(ranker)
+    store = store_of(library)
+    store.create_collection("library.side", CollectionSpec(3, "new@3"))
+    with pytest.raises(Conflict):
+        store.swap("library", "library.side", expect=frozenset())
+    ranker.forgotten.clear()
+    ranker.told.clear()
+    assert sync(library).owed == 0
+    assert (ranker.forgotten, ranker.told) == ([], [])
+
+
+def test_a_search_of_the_side_never_asks_the_ranker(three: Open, embedder: Any) -> None:
+    ranker = HonestRanker()
+    library = three(ranker)
+    store = store_of(library)
+    store.create_collection("library.side", store.collection("library"))  # type: ignore[arg-type] # it is there
+    side = Library(store, "library.side", embedder)
+    side.index_source(source("new", "apple fruit"))
+    assert found(side) == [("new", 1.0)]
+    assert ranker.asked == []
+
+
+def test_a_dropped_collection_makes_room_for_another(three: Open) -> None:
+    store = store_of(three(HonestRanker()))
+    store.drop_collection("library")
+    store.create_collection("another", CollectionSpec(3, "m@3"))
+    assert store.collection("another") is not None
+
+
+def test_a_durable_state_hears_of_a_swap_by_a_process_without_the_ranker(three: Open, opened: Open) -> None:
+    three(NeverForgets(HonestRanker(durable_id="one")))
+    store = store_of(opened())
+    store.create_collection("library.side", CollectionSpec(3, "recording@3"))
+    store.swap("library", "library.side")
+    ranker = HonestRanker(durable_id="one")
+    library = opened(NeverForgets(ranker))
+    assert sync(library).owed == 0
+    assert sorted(ranker.ids) == ["-a#0", "-b#0", "-c#0"]

@@ -121,6 +121,9 @@ class Book:
             _drop_oldest(directory)
 
     def _make(self, durable_id: str | None, *, forgets: bool) -> None:
+        if self._connection.execute("PRAGMA user_version").fetchone()[0]:
+            self._connection.execute("UPDATE feed SET forgets = ? WHERE forgets != ?", (forgets, forgets))
+            return
         self._connection.execute("BEGIN IMMEDIATE")
         if not self._connection.execute("PRAGMA user_version").fetchone()[0]:
             for statement in _TABLES.split(";\n"):
@@ -130,7 +133,6 @@ class Book:
                 (durable_id, self.tenant_id, forgets, forgets),
             )
             self._connection.execute("PRAGMA user_version = 1")
-        self._connection.execute("UPDATE feed SET forgets = ? WHERE forgets != ?", (forgets, forgets))
         self._connection.execute("COMMIT")
 
     # Turns: one process at a time delivers from a book

@@ -13,17 +13,18 @@ from stackroom._errors import CapabilityError, StackroomError
 from stackroom.rankers._failures import log
 from stackroom.rankers._protocol import RankerHealth
 from stackroom.stores.embedded import _told
-from stackroom.stores.embedded._backoff import Wait, earliest, microseconds, newest_error, wait_of
+from stackroom.stores.embedded._backoff import earliest, microseconds, newest_error, wait_of
 from stackroom.stores.embedded._book import Book, Standing
-from stackroom.stores.embedded._ledger import FORGET, Ledger
+from stackroom.stores.embedded._departures import Departures
+from stackroom.stores.embedded._ledger import FORGET
+from stackroom.stores.embedded._names import directory_name
 from stackroom.stores.embedded._ranked import Consultation, Told
-from stackroom.stores.embedded._shard import number_of
+from stackroom.stores.embedded._shard import is_finished, number_of
 from stackroom.stores.embedded._turns import MOST_FAILURES, Hooks, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
-    from pathlib import Path
     from typing import Protocol, TypeAlias, TypeVar
 
     from stackroom.rankers._plug import Plug
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     class Legs(Protocol):
         """Asks both legs of a shard."""
 
-        def __call__(self, shard: Shard, *, propose: Propose) -> list[Record]: ...
+        def __call__(self, shard: Shard, *, propose: Propose | None) -> list[Record]: ...
 
 
 _PATIENCE: Final = 30.0
@@ -85,21 +86,20 @@ class Feed:
         self._clock = clock
         self._most_books = most_books
         self._hooks = Hooks(plug.timeout)
-        self._ledger = Ledger(directory, plug.durable_id)
+        self._departures = Departures(plug, directory, self._hooks)
         self._lock = threading.RLock()
         self._books: OrderedDict[int, Book] = OrderedDict()
         self._in_use: dict[int, int] = {}
         self._seen: set[int] = set()
         self._name: str | None = None
-        self._departed: set[str] | None = None
-        self._departed_wait = Wait()
 
     # Which collection it is about
 
     def admit(self, name: str, *, makes: bool = False) -> None:
         """Raise CapabilityError for a second collection: a ranker knows but one, and the side of a re-embedding."""
-        own = self._name or name.removesuffix(_SIDE)
-        others = set(self._directory.register().collections) - {own, own + _SIDE}
+        there = self._directory.register().collections
+        own = self._name if self._name is not None and self._name in there else name.removesuffix(_SIDE)
+        others = set(there) - {own, own + _SIDE}
         if name not in {own, own + _SIDE} or (makes and others):
             raise CapabilityError(
                 "a store with a vector ranker holds one collection; open another directory for a second one"
@@ -125,8 +125,8 @@ class Feed:
         """Deliver what is owed when a shard is first opened."""
         if shard.number not in self._seen and self.concerns(shard.entry):
             self._seen.add(shard.number)
-            self._forsake(shard.tenant_id, shard.number)
-            self._departed = None
+            self._forsake(lambda number, book: book.tenant_id == shard.tenant_id and number != shard.number)
+            self._departures.look_again()
             self.catch_up(shard, retries=True, is_forced=True)
 
     def written(self, shard: Shard) -> None:
@@ -149,10 +149,13 @@ class Feed:
             return None
         with shard.reading(_told.position_of) as (_, position):
             pass
-        if self._with_book(shard, lambda book: book.standing.position != position):
-            self.catch_up(shard)
         most = self._plug.max_candidates
-        standing, owed = self._with_book(shard, lambda book: book.look(most + 1))
+        try:
+            if self._with_book(shard, lambda book: book.standing.position != position):
+                self.catch_up(shard)
+            standing, owed = self._with_book(shard, lambda book: book.look(most + 1))
+        except sqlite3.Error:  # another process is making the book
+            return Told(0, [], is_behind=True)
         return Told(standing.position, owed, bool(standing.is_due or standing.is_filling or len(owed) > most))
 
     def consulted(self, legs: Legs) -> Callable[[Shard], list[Record]]:
@@ -160,8 +163,9 @@ class Feed:
         consultation = Consultation(self._plug)
 
         def asked(shard: Shard) -> list[Record]:
-            told = self.told(shard) if self.concerns(shard.entry) else None
-            return legs(shard, propose=partial(consultation.propose, shard.tenant_id, told))
+            if not self.concerns(shard.entry):
+                return legs(shard, propose=None)
+            return legs(shard, propose=partial(consultation.propose, shard.tenant_id, self.told(shard)))
 
         return asked
 
@@ -209,31 +213,28 @@ class Feed:
     def _told_of_departed(self, run: _Run) -> bool:
         """Deliver first what is owed of an earlier tenant of this name, and a due forgetting; False if that failed."""
         tenant_id = run.shard.tenant_id
-        entries = self._ledger.entries(tenant_id) if tenant_id in self._departed_tenants() else []
+        entries = self._departures.entries(tenant_id)
         if run.standing.is_due or FORGET in entries:
-            if not run.retries and run.standing.next_try is not None:  # its time has not come
-                run.is_over = True
-                return False
-            report = Report()
-            try:
-                self._hooks.call(run.turn, [partial(self._forget, tenant_id)], report)
-            finally:
-                run.hear(report)
-            if report.outcomes != [None]:
-                run.is_over = True
-                return False
-            run.book.clear()
-            self._ledger.strike_off_all(tenant_id)
-        elif entries:
+            return self._is_forgotten(run)
+        if entries and (run.retries or self._departures.wait.is_over(self._now())):
             with run.shard.reading(_told.position_of) as (reader, _):
                 gone = [passage for passage in entries if not _told.holds(reader, passage)]
-            self._ledger.strike_off(tenant_id, set(entries) - set(gone))
-            run.hear(self._tell_going(tenant_id, gone, run.turn))
-        self._departed = None if entries else self._departed
+            self._departures.strike_off(tenant_id, set(entries) - set(gone))
+            run.hear(self._departures.tell(tenant_id, gone, run.turn, self._now()))
         return not run.is_over
 
-    def _forget(self, tenant_id: str) -> object:
-        return None if self._plug.forget is None else self._plug.forget(tenant_id=tenant_id)
+    def _is_forgotten(self, run: _Run) -> bool:
+        """Let the ranker forget the tenant, when it is time to try, and begin a full feed; False if that failed."""
+        report = Report()
+        try:
+            if run.retries or run.standing.next_try is None:
+                self._departures.forget(run.shard.tenant_id, run.turn, report)
+        finally:
+            run.hear(report)
+            run.is_over |= report.outcomes != [None]
+        if not run.is_over:
+            run.book.clear()
+        return not run.is_over
 
     def _deliver(self, run: _Run) -> None:
         """Deliver what is noted as owed, in order."""
@@ -293,9 +294,11 @@ class Feed:
                 return
             try:
                 if book.begin_turn(self._patience):
-                    with shard.reading(_told.position_of) as (reader, _):
-                        book.refill(_told.gone(reader, book), forgets=self._plug.forget is not None)
-                    book.end_turn()
+                    try:
+                        with shard.reading(_told.position_of) as (reader, _):
+                            book.refill(_told.gone(reader, book), forgets=self._plug.forget is not None)
+                    finally:
+                        book.end_turn()
             finally:
                 turn.give_back()
 
@@ -305,12 +308,9 @@ class Feed:
 
     def departed(self, tenant_id: str) -> None:
         """Tell that a tenant went; its shard is no longer there."""
-        self._forsake(tenant_id, None)
-        if self._plug.hook is None:
-            self._deliver_departed(tenant_id, [FORGET] if self._plug.forget is not None else [])
-        else:
-            self._departed = None
-            self.deliver_departed(tenant_id)
+        self._forsake(lambda _, book: book.tenant_id == tenant_id)
+        self._departures.look_again()
+        self.deliver_departed(tenant_id)
 
     def missed(self, tenant_id: str) -> None:
         """Tell that a search found no shard of a tenant: when there was one, another process has removed it."""
@@ -323,83 +323,49 @@ class Feed:
         """Find the tenants whose shards have gone or are of a generation that is no longer the collection's."""
         with self._lock:
             books = list(self._books.items())
-        for number, book in books:
-            if number_of(book.directory) != number or book.directory.parent != self._generation():
-                self._forsake(book.tenant_id, None)
-        self._departed = None
+        gone = {number for number, book in books if self._number_at(book.tenant_id) != number}
+        self._forsake(lambda number, _: number in gone)
+        self._departures.look_again()
 
-    def _generation(self) -> Path | None:
+    def _number_at(self, tenant_id: str) -> int | None:
+        """Return the number of the shard that a tenant has now, None when it has none."""
         name = self.collection
-        return (
-            None if name is None else self._directory.generation_path(self._directory.register().entry(name).generation)
-        )
+        if name is None:
+            return None
+        path = self._directory.generation_path(self._directory.register().entry(name).generation)
+        path /= directory_name(tenant_id)
+        return number_of(path) if is_finished(path) else None
 
-    def _forsake(self, tenant_id: str, number: int | None) -> None:
-        """Close the books of a tenant's earlier shards; of one in memory, what it says is noted in the ledger."""
+    def _forsake(self, is_meant: Callable[[int, Book], bool]) -> None:
+        """Close the books of shards that are gone; of one in memory, what it says is noted in the ledger."""
         with self._lock:
-            old = [
-                (other, book) for other, book in self._books.items() if book.tenant_id == tenant_id and other != number
-            ]
-            for other, _ in old:
-                del self._books[other]
-                self._seen.discard(other)
-        for _, book in old:
+            old = [(number, book) for number, book in self._books.items() if is_meant(number, book)]
+            for number, _ in old:
+                del self._books[number]
+        for number, book in old:
             if self._plug.durable_id is None:
                 pairs = {*book.look(-1)[1], *(pair for source in book.told() for pair in source.pairs)}
-                ids = [f"{source_id}#{place}" for source_id, place in pairs]
-                self._ledger.depart(tenant_id, ids, forgets=self._plug.forget is not None)
-        with self._lock:
-            for other, book in old:
-                if not self._in_use.get(other):
+                self._departures.note(book.tenant_id, [f"{source_id}#{place}" for source_id, place in pairs])
+            with self._lock:
+                if not self._in_use.get(number):
                     book.close()
 
     def deliver_departed(self, tenant_id: str | None = None, *, is_forced: bool = True) -> None:
-        """Deliver what is owed of tenants that are gone: of one, or of all, once their time has come or at once."""
-        if self._plug.hook is None or not (is_forced or self._departed_wait.is_over(self._now())):
+        """Deliver what is owed of tenants that are gone: of one, or of all, once their time has come or at once.
+
+        One that is back hears of it in its own turn.
+        """
+        now = self._now()
+        if self._plug.hook is None and tenant_id is None:
+            return
+        if not (is_forced or self._departures.wait.is_over(now)):
             return
         try:
-            there = self._departed_tenants()
-            for name in sorted(there) if tenant_id is None else there & {tenant_id}:
-                self._deliver_departed(name, self._ledger.entries(name))
-                self._departed = None
+            for name in sorted(self._departures.tenants()) if tenant_id is None else [tenant_id]:
+                if self._number_at(name) is None:
+                    self._departures.deliver(name, self._patience, now)
         except StackroomError as error:
             log.warning("a vector ranker could not be told who went (%s)", type(error).__name__)
-
-    def _deliver_departed(self, tenant_id: str, entries: list[str]) -> None:
-        turn = self._hooks.turn_of(tenant_id)
-        if not turn.take(self._patience):
-            return
-        try:
-            self._tell_going(tenant_id, entries, turn)
-        finally:
-            turn.give_back()
-
-    def _tell_going(self, tenant_id: str, entries: list[str], turn: Turn) -> Report:
-        """Tell that passages went, or a whole tenant; strike off what was delivered."""
-        hook, report = self._plug.hook, Report()
-        forget = partial(self._forget, tenant_id)
-        steps: list[Callable[[], object]] = [
-            forget
-            if entry == FORGET or hook is None
-            else partial(hook, tenant_id=tenant_id, passage_id=entry, vector=None)
-            for entry in entries
-        ]
-        try:
-            self._hooks.call(turn, steps, report)
-        finally:
-            self._departed_wait.hear(report, self._now())
-            done = [entry for entry, kind in zip(entries, report.outcomes, strict=False) if kind is None]
-            if FORGET in done:
-                self._ledger.strike_off_all(tenant_id)
-            elif done:
-                self._ledger.strike_off(tenant_id, done)
-        return report
-
-    def _departed_tenants(self) -> set[str]:
-        departed = self._departed
-        if departed is None:
-            departed = self._departed = set(self._ledger.owed())
-        return departed
 
     # Health
 
@@ -408,12 +374,12 @@ class Feed:
         if self._plug.hook is None:
             return RankerHealth(self._plug.name, 0, 0, None, None, None, {})
         found = each(self._state_of)
-        gone = self._ledger.owed()
+        gone = self._departures.owed()
         tenants = {tenant_id: owed for tenant_id, owed, _ in found if owed}
         for tenant_id, owed in gone.items():
             tenants[tenant_id] = tenants.get(tenant_id, 0) + owed
         standings = [standing for _, _, standing in found]
-        wait = self._departed_wait
+        wait = self._departures.wait
         return RankerHealth(
             self._plug.name,
             sum(tenants.values()),
@@ -474,7 +440,7 @@ class Feed:
             self._books.clear()
         for book in books:
             book.close()
-        self._ledger.close()
+        self._departures.close()
         self._hooks.close()
 
 

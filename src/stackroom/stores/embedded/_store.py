@@ -147,13 +147,12 @@ class EmbeddedStore:
         """Take a collection away with all it holds."""
         self._check_open()
         check_name(name)
-        self._depart(name)
         with self._directory.locked():
             register = self._directory.register()
             if name in register.collections:
                 self._directory.rewrite(register.without(name))
-                self._let_go_of_unnamed()
-        self._tell_who_went()
+                self._shards.forget_unnamed()
+        self._let_go_of_unnamed()
 
     def swap(self, name: str, side: str, *, expect: AbstractSet[int] | None = None) -> None:
         """Let the collection `side` take the name, in one step, while no shard of either can be written.
@@ -163,15 +162,13 @@ class EmbeddedStore:
         self._check_open()
         check_name(name)
         check_name(side)
-        if side != name:
-            self._depart(name)
         while True:
             try:
                 self._swap(name, side, expect)
             except ShardIsGone:  # a tenant was removed meanwhile, perhaps by another process
                 self._shards.forget_all()
             else:
-                self._tell_who_went()
+                self._let_go_of_unnamed()
                 return
 
     def _swap(self, name: str, side: str, expect: AbstractSet[int] | None) -> None:
@@ -187,7 +184,7 @@ class EmbeddedStore:
                 _door.check_expected(expect, set().union(*versions))
                 if side != name:
                     self._directory.rewrite(register.moved(side, name))
-            self._let_go_of_unnamed()
+            self._shards.forget_unnamed()
 
     # Writing
 
@@ -357,17 +354,6 @@ class EmbeddedStore:
             self._access.in_shards(name, where, self._feed.written)
             self._feed.deliver_departed(is_forced=False)
 
-    def _tell_who_went(self) -> None:
-        if self._feed is not None:
-            self._feed.look_for_departed()
-            self._feed.deliver_departed()
-
-    def _depart(self, name: str) -> None:
-        """Note what rankers are owed of a collection that is about to go."""
-        entry = self._directory.register().collections.get(name)
-        if entry is not None:
-            self._shards.depart(self._shards.paths_of(entry))
-
     # Looking after it
 
     def statistics(self, name: str) -> list[ShardStatistics]:
@@ -408,8 +394,7 @@ class EmbeddedStore:
     def compact(self) -> None:
         """Write everything derived anew, without the rows and the space of what was removed, and erase orphans."""
         self._check_open()
-        with self._directory.locked():
-            self._directory.sweep()
+        self._directory.clear()
         for entry in self._directory.register().collections.values():
             for path in self._shards.paths_of(entry):
                 self._shards.remove_gone(path)
@@ -443,9 +428,11 @@ class EmbeddedStore:
             self._shards.make(self._access.entry(name), tenant_id, number)
 
     def _let_go_of_unnamed(self) -> None:
-        """Let the shards go that no collection has any more, and erase them. The caller holds the directory's lock."""
-        self._shards.forget_unnamed()
-        self._directory.sweep()
+        """Erase the shards that no collection has any more, and tell the ranker."""
+        self._directory.clear()
+        if self._feed is not None:
+            self._feed.look_for_departed()
+            self._feed.deliver_departed()
 
     def _remove_tenant(self, name: str, tenant_id: str) -> int:
         """Take a tenant's shard away: at once for every reader, then its files. No other tenant waits for that."""
