@@ -23,7 +23,7 @@ LINES = """
 import json, os, signal, sys
 from stackroom import *
 from stackroom.embedders import HashingEmbedder
-from stackroom.stores.embedded import _feed, _turns
+from stackroom.stores.embedded import _feed, _shards, _turns
 from tests.rankers.test_ranker_processes import FileRanker
 path, log = sys.argv[1:]
 def library(ranker=True):
@@ -186,7 +186,9 @@ def test_what_came_within_a_kill_and_went_before_the_next_feed_is_told_to_go(
         assert_ranker_has_what_is_stored(library, log)
 
 
-@pytest.mark.parametrize("kill", ["_feed.Feed.departed = die", "_turns.Hooks.call = die"])
+@pytest.mark.parametrize(
+    "kill", ["_feed.Feed.departed = die", "_turns.Hooks.call = die", "_shards.Shards.remove_gone = die"]
+)
 def test_a_kill_loses_nothing_of_a_removed_tenant(
     tmp_path: Path, log: Path, run: Callable[..., None], kill: str
 ) -> None:
@@ -214,6 +216,21 @@ def test_a_tenant_removed_by_another_process_is_told_by_the_next_sync(
     run('with library(ranker=False) as l: l.remove_tenant("t")')
     library._store.sync_ranker()  # type: ignore[attr-defined] # noqa: SLF001 - an embedded store
     assert FileRanker(log).held() == {}
+
+
+def test_a_tenant_begun_anew_after_a_kill_within_its_removal_keeps_only_what_is_new(
+    tmp_path: Path, log: Path, run: Callable[..., None]
+) -> None:
+    run('with library() as l: l.index_source(source("s", "a", "b"))')
+    run(
+        "with library() as l:\n    l.count(scope=Scope('t', ['g']))\n    _shards.Shards.remove_gone = die\n"
+        "    l.remove_tenant('t')",
+        ends=-signal.SIGKILL,
+    )
+    with Library.open(tmp_path / "library", embedder=HashingEmbedder(8), ranker=FileRanker(log)) as library:
+        library.index_source(source("s", "a"))
+        library._store.sync_ranker()  # type: ignore[attr-defined] # noqa: SLF001 - an embedded store
+        assert_ranker_has_what_is_stored(library, log)
 
 
 def test_two_processes_that_feed_one_state_leave_it_as_the_library_is(

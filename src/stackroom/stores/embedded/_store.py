@@ -338,6 +338,9 @@ class EmbeddedStore:
         self._check_open()
         where = Exists(keys.TENANT) if tenant_id is None else Eq(keys.TENANT, tenant_id)
         if self._feed is not None:
+            if self._feed.collection is not None:
+                for path in self._shards.paths_of(self._access.entry(self._feed.collection)):
+                    self._shards.remove_gone(path)
             self._feed.look_for_departed()
             if self._feed.collection is not None:
                 self._access.in_shards(self._feed.collection, where, partial(work, self._feed))
@@ -423,6 +426,7 @@ class EmbeddedStore:
             raise StoreError("this store is closed; open the directory again")
 
     def _make_shard(self, name: str, tenant_id: str) -> None:
+        self._shards.remove_gone(self._shards.path_of(self._access.entry(name), tenant_id))
         number = self._directory.next_shard_number()
         with self._directory.locked():
             self._shards.make(self._access.entry(name), tenant_id, number)
