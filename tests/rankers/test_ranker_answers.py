@@ -112,6 +112,7 @@ def test_scores_beyond_a_cosines_are_noted_and_decide_nothing(three: Open) -> No
 def test_no_more_is_read_than_twice_the_limit_and_a_hundred_and_the_generator_is_closed(three: Open) -> None:
     read: list[int] = []
     closed: list[bool] = []
+    kept: list[Any] = []
 
     def endless(_honest: list[Ranked]) -> Any:
         try:
@@ -121,7 +122,11 @@ def test_no_more_is_read_than_twice_the_limit_and_a_hundred_and_the_generator_is
         finally:
             closed.append(True)
 
-    library = three(Answering(endless))
+    def keeping(honest: list[Ranked]) -> Any:
+        kept.append(endless(honest))
+        return kept[-1]
+
+    library = three(Answering(keeping))
     assert found(library) == OWN
     assert len(read) == 2 * 3 + 100
     assert closed == [True]
@@ -153,9 +158,15 @@ def test_a_short_answer_to_an_unlisted_question_is_asked_for_once_more(opened: O
     for number in range(40):
         texts = [f"text {place}" for place in range(12)]
         library.index_source(source(f"s{number}", *texts, acl_groups=["g"] if number % 4 == 0 else ["h"]))
-    ranker.make = lambda honest: [] if len(ranker.asked) == 1 else honest
+
+    def first_nothing(honest: list[Ranked]) -> list[Ranked]:
+        ranker.asked[-1]["query"] *= -1
+        return [] if len(ranker.asked) == 1 else honest
+
+    ranker.make = first_nothing
     answer = library.search("text 1", scope=SCOPE, mode="dense")
     assert [asked["limit"] for asked in ranker.asked] == [300, 480]
+    assert ranker.asked[0]["query"].tolist() == ranker.asked[1]["query"].tolist()
     assert (len(answer), answer.notes) == (10, ())
 
 

@@ -123,6 +123,17 @@ def test_the_query_is_a_fresh_copy_of_unit_length(three: Open, embedder: Recordi
         assert query.tolist() == pytest.approx([0.6, 0.8, 0.0])
 
 
+def test_a_query_that_was_spoilt_before_a_failure_is_right_all_the_same(three: Open) -> None:
+    def spoil(_honest: list[Any]) -> list[Any]:
+        ranker.asked[-1]["query"][:] = np.nan
+        raise RuntimeError
+
+    ranker = Answering(spoil)
+    library = three(ranker)
+    for _ in range(2):
+        assert found(library) == OWN
+
+
 def test_a_store_by_itself_never_asks_it(three: Open) -> None:
     ranker = HonestRanker()
     library = three(ranker)

@@ -98,6 +98,7 @@ class _Asked:
         self._owed = owed
         self._judged = Judged()
         self._needed = min(leg.limit, len(leg.allowed))
+        self._query = leg.query.astype(np.float32)
 
     def ask(self) -> Failure | None:
         """Ask, and once more where that may bring more; return what failed."""
@@ -115,8 +116,7 @@ class _Asked:
         return failure
 
     def _ask(self, ids: tuple[str, ...] | None, limit: int, locate: Locate) -> Failure | None:
-        query = self._leg.query.astype(np.float32)
-        answered = self._plug.ask(tenant_id=self._tenant_id, query=query, candidate_ids=ids, limit=limit)
+        answered = self._plug.ask(tenant_id=self._tenant_id, query=self._query, candidate_ids=ids, limit=limit)
         if isinstance(answered, Failure):
             return answered
         before, self._judged = self._judged, Judged()
