@@ -212,3 +212,12 @@ def test_opening_a_second_collection_with_a_ranker_is_refused(tmp_path: Any) -> 
     with pytest.raises(CapabilityError):
         store.collection("one")
     store.close()
+
+
+def test_no_store_closes_a_ranker(three: Open) -> None:
+    class Closes(HonestRanker):
+        def close(self) -> None:
+            raise AssertionError("it is its maker's")
+
+    library = three(Closes())
+    library.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -332,6 +334,24 @@ def test_a_call_that_returns_late_is_made_once_more_for_another_may_have_overtak
         while not sync(library).failures and ranker.holds()["slow#0"] != [0.0, 1.0, 0.0] and tries:
             tries -= 1
     assert ranker.holds()["slow#0"] == [0.0, 1.0, 0.0]
+
+
+def test_an_interrupted_writer_leaves_the_call_behind_and_the_rest_owed(opened: Open) -> None:
+    class Interrupts(Slow):
+        def on_embedding_persisted(self, *, tenant_id: str, passage_id: str, vector: Vector | None) -> None:
+            if not self.may_go.is_set():
+                os.kill(os.getpid(), signal.SIGINT)
+            super().on_embedding_persisted(tenant_id=tenant_id, passage_id=passage_id, vector=vector)
+
+    ranker = Interrupts()
+    library = opened(ranker, ranker_timeout=20)
+    with pytest.raises(KeyboardInterrupt):
+        library.index_source(source("slow", "apple fruit", "car vehicle"))
+    assert ranker.calls == ["slow#0"]
+    assert health(library).owed == 2
+    ranker.may_go.set()
+    assert sync(library).owed == 0
+    assert set(ranker.holds()) == {"slow#0", "slow#1"}
 
 
 def test_a_hook_may_even_write_to_its_tenant(opened: Open) -> None:
