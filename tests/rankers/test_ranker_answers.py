@@ -192,14 +192,20 @@ def test_a_listed_question_that_is_answered_too_briefly_is_not_asked_again(opene
     assert len(answer) == 10
 
 
-def test_a_lexical_hit_that_the_ranker_left_out_keeps_its_true_cosine(three: Open) -> None:
-    library = three(HonestRanker())
-    plain = library.search("apple car", scope=SCOPE, fusion=RRF())
-    near = Answering(lambda honest: honest[:2] + honest[:1])
-    answer = three(near).search("apple car", scope=SCOPE, fusion=RRF())
-    assert [(hit.id, hit.score, hit.dense_score) for hit in answer] == [
-        (hit.id, hit.score, hit.dense_score) for hit in plain
-    ]
+@pytest.mark.parametrize(("vector", "rank"), [([1.0, 0.0, 0.0], 1), ([-1.0, 0.0, 0.0], None)], ids=["near", "far"])
+def test_a_lexical_hit_that_the_ranker_left_out_keeps_its_true_cosine(
+    opened: Open, embedder: Any, vector: list[float], rank: int | None
+) -> None:
+    embedder.vectors.update({f"n{place}": [1.0, 1 + place / 100, 0.0] for place in range(60)})
+    embedder.vectors.update({"zebra": [1.0, 0.0, 0.0], "a zebra": vector})
+    ranker = Answering(lambda _: [(f"s#{place}", 1.0) for place in range(60)])
+    library = opened(ranker)
+    library.index_source(source("s", *[f"n{place}" for place in range(60)]))
+    library.index_source(source("w", "a zebra"))
+    answer = library.search("zebra", scope=SCOPE, fusion=Weighted(0.5))
+    (hit,) = [hit for hit in answer if hit.id == "w#0"]
+    assert (hit.dense_score, hit.dense_rank) == (vector[0], rank)
+    assert answer.notes == ()
 
 
 def test_enough_candidates_that_are_not_the_nearest_are_ranked_by_their_true_cosine(
