@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.library.doubles import in_thread
 from tests.rankers.conftest import OWN, SCOPE, THREE, Open, found, health, rebuild, source, sync
 from tests.rankers.doubles import VECTORS, HandClock, HonestRanker, RefusingRanker, Vector
 
@@ -363,7 +364,7 @@ def test_a_hook_may_even_write_to_its_tenant(opened: Open) -> None:
 
     ranker = Writes()
     library = opened(ranker, ranker_timeout=None)
-    library.index_source(source("first", "apple fruit"))
+    in_thread(lambda: library.index_source(source("first", "apple fruit")))
     assert sync(library).owed == 0
     assert set(ranker.holds()) == {"first#0", "second#0"}
 

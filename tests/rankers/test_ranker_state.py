@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.library.doubles import in_thread
 from tests.rankers.conftest import OWN, SCOPE, Open, codes, found, health, rebuild, source, store_of, sync
-from tests.rankers.doubles import HonestRanker, NeverForgets, RefusingRanker
+from tests.rankers.doubles import HonestRanker, NeverForgets, RefusingRanker, Vector
 
 from stackroom import Conflict, Library, Source
 from stackroom.filters import Eq
@@ -198,6 +198,24 @@ def test_a_tenant_that_comes_again_keeps_what_is_new(three: Open) -> None:
     sync(library)
     assert ranker.holds() == {"a#0": [0.0, 1.0, 0.0]}
     assert health(library).owed == 0
+
+
+def test_what_is_owed_of_an_earlier_tenant_never_takes_away_what_came_anew(three: Open) -> None:
+    class KeepsAll(HonestRanker):
+        is_stubborn = True
+
+        def on_embedding_persisted(self, *, tenant_id: str, passage_id: str, vector: Vector | None) -> None:
+            if vector is None and self.is_stubborn:
+                raise ConnectionError
+            super().on_embedding_persisted(tenant_id=tenant_id, passage_id=passage_id, vector=vector)
+
+    ranker = KeepsAll()
+    library = three(NeverForgets(ranker))
+    library.remove_tenant("t")
+    library.index_source(source("a", "car vehicle"))
+    ranker.is_stubborn = False
+    assert sync(library).owed == 0
+    assert ranker.holds() == {"a#0": [0.0, 1.0, 0.0]}
 
 
 def test_rebuild_forgets_and_feeds_every_passage_again(three: Open) -> None:
