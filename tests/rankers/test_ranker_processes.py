@@ -15,7 +15,9 @@ from tests.rankers.conftest import source
 
 from stackroom import Library, Scope
 from stackroom.embedders import HashingEmbedder
+from stackroom.filters import And, Eq, Exists
 from stackroom.rankers import ExactRanker
+from stackroom.stores import Record
 
 SCOPE = Scope("t", ["g"])
 
@@ -256,10 +258,17 @@ with library() as l:
 
 
 def test_what_was_removed_and_delivered_leaves_no_id_in_the_files(tmp_path: Path, log: Path) -> None:
+    names = [f"{'secret' if number % 3 else 'other'}-{number}-{'x' * (number * 37 % 200)}" for number in range(150)]
+    where = And(Eq("tenantId", "t"), Exists("sourceId"))
     with Library.open(tmp_path / "library", embedder=HashingEmbedder(8), ranker=FileRanker(log)) as library:
-        library.index_source(source("secret-source", "a"))
-        library.index_source(source("other", "a"))
-        library.remove_source("secret-source", tenant_id="t")
+        store: Any = library._store  # noqa: SLF001 - records, written and removed together
+        metadata: dict[str, Any] = {"tenantId": "t", "index": 0, "status": "active", "kind": "doc", "aclGroups": ["g"]}
+        records = [Record("a", [1.0] * 8, {**metadata, "sourceId": name}) for name in names]
+        store.replace("library", records, where=where)
+        for name in names:
+            if name.startswith("secret"):
+                library.remove_source(name, tenant_id="t")
+        assert store.ranker_health().owed == 0
     held = b"".join(path.read_bytes() for path in (tmp_path / "library").rglob("*") if path.is_file())
-    assert b"other" in held
-    assert b"secret-source" not in held
+    assert b"other-0" in held
+    assert b"secret-" not in held
