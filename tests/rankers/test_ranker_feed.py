@@ -17,6 +17,7 @@ from tests.rankers.doubles import VECTORS, HandClock, HonestRanker, RefusingRank
 
 from stackroom import EmbedderError, Library
 from stackroom.rankers import RankerHealth
+from stackroom.stores.embedded._turns import Turn
 
 # What it is told
 
@@ -337,6 +338,18 @@ def test_a_call_that_returns_late_is_made_once_more_for_another_may_have_overtak
     assert ranker.holds()["slow#0"] == [0.0, 1.0, 0.0]
 
 
+def test_nobody_waits_for_a_call_that_was_given_up() -> None:
+    turn = Turn()
+    assert turn.take(0)
+    turn.begin_calls()
+    assert turn.leave()
+    turn.give_back()
+    assert not in_thread(lambda: turn.take(60))
+    assert turn.end_calls()
+    turn.end_late()
+    assert turn.take(0)
+
+
 def test_an_interrupted_writer_leaves_the_call_behind_and_the_rest_owed(opened: Open) -> None:
     class Interrupts(Slow):
         def on_embedding_persisted(self, *, tenant_id: str, passage_id: str, vector: Vector | None) -> None:
@@ -351,8 +364,11 @@ def test_an_interrupted_writer_leaves_the_call_behind_and_the_rest_owed(opened: 
     assert ranker.calls == ["slow#0"]
     assert health(library).owed == 2
     ranker.may_go.set()
-    assert sync(library).owed == 0
+    tries = 500
+    while sync(library).owed and tries:  # the call that was left behind is just returning
+        tries -= 1
     assert set(ranker.holds()) == {"slow#0", "slow#1"}
+    assert health(library).owed == 0
 
 
 def test_a_hook_may_even_write_to_its_tenant(opened: Open) -> None:

@@ -32,8 +32,12 @@ class Turn:
         self._holder = 0
 
     def take(self, seconds: float) -> bool:
-        """Wait for it, at most so long; False when somebody else has it still, or this thread, as within a hook."""
-        if self._holder == threading.get_ident() or not self._lock.acquire(timeout=seconds):
+        """Wait for it, at most so long; False when somebody else has it still.
+
+        At once when that is this thread, as within a hook, or a call that was given up: it may never return.
+        """
+        is_left = self._is_left and self._lock.locked()
+        if is_left or self._holder == threading.get_ident() or not self._lock.acquire(timeout=seconds):
             return False
         self._holder, self._is_left = threading.get_ident(), False
         return True
