@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Callable
@@ -354,7 +353,7 @@ def test_an_interrupted_writer_leaves_the_call_behind_and_the_rest_owed(opened: 
     class Interrupts(Slow):
         def on_embedding_persisted(self, *, tenant_id: str, passage_id: str, vector: Vector | None) -> None:
             if not self.may_go.is_set():
-                os.kill(os.getpid(), signal.SIGINT)
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
             super().on_embedding_persisted(tenant_id=tenant_id, passage_id=passage_id, vector=vector)
 
     ranker = Interrupts()
