@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -15,7 +14,7 @@ from tests.rankers.conftest import OWN, SCOPE, THREE, Open, found, health, rebui
 from tests.rankers.doubles import VECTORS, HandClock, HonestRanker, RefusingRanker, Vector
 
 from stackroom import EmbedderError, Library
-from stackroom.rankers import RankerHealth
+from stackroom.rankers import RankerHealth, _calls
 from stackroom.stores.embedded._turns import Turn
 
 # What it is told
@@ -291,11 +290,13 @@ class Slow(HonestRanker):
     def __init__(self, durable_id: str | None = None) -> None:
         super().__init__(durable_id=durable_id)
         self.may_go = threading.Event()
+        self.has_begun = threading.Event()
         self.calls: list[str] = []
 
     def on_embedding_persisted(self, *, tenant_id: str, passage_id: str, vector: Vector | None) -> None:
         self.calls.append(passage_id)
         if passage_id == "slow#0" and not self.may_go.is_set():
+            self.has_begun.set()
             assert self.may_go.wait(20)
         super().on_embedding_persisted(tenant_id=tenant_id, passage_id=passage_id, vector=vector)
 
@@ -349,24 +350,34 @@ def test_nobody_waits_for_a_call_that_was_given_up() -> None:
     assert turn.take(0)
 
 
-def test_an_interrupted_writer_leaves_the_call_behind_and_the_rest_owed(opened: Open) -> None:
-    class Interrupts(Slow):
-        def on_embedding_persisted(self, *, tenant_id: str, passage_id: str, vector: Vector | None) -> None:
-            if not self.may_go.is_set():
-                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            super().on_embedding_persisted(tenant_id=tenant_id, passage_id=passage_id, vector=vector)
-
-    ranker = Interrupts()
+def test_an_interrupted_writer_leaves_the_call_behind_and_the_rest_owed(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranker = Slow()
     library = opened(ranker, ranker_timeout=20)
-    with pytest.raises(KeyboardInterrupt):
-        library.index_source(source("slow", "apple fruit", "car vehicle"))
-    assert ranker.calls == ["slow#0"]
+    library.index_source(source("first", "apple fruit"))
+
+    class Interrupted(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            assert ranker.has_begun.wait(timeout)
+            raise KeyboardInterrupt
+
+    class InterruptedCall(_calls.Call[Any]):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self.is_done = Interrupted()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(_calls, "Call", InterruptedCall)
+        with pytest.raises(KeyboardInterrupt):
+            library.index_source(source("slow", "apple fruit", "car vehicle"))
+    assert ranker.calls == ["first#0", "slow#0"]
     assert health(library).owed == 2
     ranker.may_go.set()
     tries = 500
     while sync(library).owed and tries:  # the call that was left behind is just returning
         tries -= 1
-    assert set(ranker.holds()) == {"slow#0", "slow#1"}
+    assert set(ranker.holds()) == {"first#0", "slow#0", "slow#1"}
     assert health(library).owed == 0
 
 

@@ -77,8 +77,9 @@ class Calls:
         return Failure(kind_of(raised), raised if keeps_cause else None)
 
     def _finished_in_time(self, call: Call[T], timeout: float) -> bool:
-        self._worker().put(call)  # type: ignore[arg-type] # what it answers is the caller's business
+        worker = self._worker()
         try:
+            worker.put(call)  # type: ignore[arg-type] # what it answers is the caller's business
             while not call.is_done.wait(max(0.0, call.began + timeout - monotonic())):
                 if monotonic() >= call.began + timeout:
                     return self._has_ended(call)
