@@ -153,7 +153,7 @@ def search(corpus: Corpus, directory: Path) -> dict[str, Any]:
             row[name] = timed([ask(place, among, text, **options) for place in range(QUERIES)])
         row["recall@10"] = _recall(library, reference, embedder, asked, among)
         results["rows"][f"{share:.2%}"] = row
-    results["RssAnon MB"] = _anonymous_memory()
+    results["RssAnon MB"] = anonymous_memory()
     results["two threads / one"] = _thread_ratio(library, scopes(corpus, 0.1, 20), asked, embedder)
     exact.close()
     library.close()
@@ -190,7 +190,8 @@ def _thread_ratio(library: Library, among: list[Scope], asked: Sequence[Any], em
     return 2 * one / (time.perf_counter() - begin)
 
 
-def _anonymous_memory() -> float:
+def anonymous_memory() -> float:
+    """Return the megabytes of memory that are this process's own."""
     status = Path("/proc/self/status")
     if not status.exists():
         return float("nan")

@@ -18,6 +18,7 @@ MODULES = [
     "stackroom.stores",
     "stackroom.filters",
     "stackroom.embedders",
+    "stackroom.rankers",
     "stackroom.text",
     "stackroom.testing",
     "stackroom.indexing",
@@ -41,10 +42,14 @@ NAMES: dict[str, str] = {
         "Capabilities VectorStore"
     ),
     "stackroom.filters": "Filter Eq Ne In NotIn All Contains Range Exists And Or Not parse matches as_dict",
-    "stackroom.testing": "StoreConformance",
     "stackroom.indexing": "CancelToken",
     "stackroom.evaluation": "evaluate tune Measured Tuned read_queries read_qrels",
     "stackroom.auditing": "certify Certificate CapabilityCheck Wrong leak_test LeakReport DoorReport Leak",
+    "stackroom.rankers": (
+        "VectorRanker Ranked RankerFallback RankerHealth ExactRanker SqliteVecRanker HnswRanker FaissRanker "
+        "UsearchRanker"
+    ),
+    "stackroom.testing": "StoreConformance RankerConformance",
 }
 
 NARROWING = "kinds=None folder_id=None folder_ids=None tags=None source_ids=None tiers=None where=None"
@@ -98,6 +103,24 @@ SIGNATURES: dict[str, str] = {
     "stackroom.embedders.Embedder.embed_passages": "self texts",
     "stackroom.embedders.Embedder.embed_query": "self text",
     "stackroom.stores.MemoryStore": "",
+    "stackroom.stores.EmbeddedStore": (
+        "path ranker=None ranker_fallback='exact' on_ranker_fallback=None sanitize_ranker_errors=True "
+        "ranker_timeout=5.0 exact=False"
+    ),
+    "stackroom.stores.EmbeddedStore.ranker_health": "self",
+    "stackroom.stores.EmbeddedStore.sync_ranker": "self * tenant_id=None",
+    "stackroom.stores.EmbeddedStore.rebuild_ranker": "self * tenant_id=None",
+    "stackroom.rankers.Ranked": "id score",
+    "stackroom.rankers.RankerFallback": "tenant_id policy error",
+    "stackroom.rankers.RankerHealth": "ranker owed failures last_error owed_since next_try tenants",
+    "stackroom.rankers.VectorRanker.rank_by_similarity": "self * tenant_id query candidate_ids limit",
+    "stackroom.rankers.VectorRanker.on_embedding_persisted": "self * tenant_id passage_id vector",
+    "stackroom.rankers.VectorRanker.forget_tenant": "self * tenant_id",
+    "stackroom.rankers.ExactRanker": "",
+    "stackroom.rankers.SqliteVecRanker": "path=None",
+    "stackroom.rankers.FaissRanker": "path=None",
+    "stackroom.rankers.HnswRanker": "path=None",
+    "stackroom.rankers.UsearchRanker": "path=None",
     "stackroom.stores.Record": "text vector metadata version=None",
     "stackroom.stores.Match": "record score",
     "stackroom.stores.CollectionSpec": "dimension fingerprint metric='cosine'",

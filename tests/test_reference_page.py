@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import stackroom
-from stackroom import Library, auditing, embedders, evaluation, filters, indexing, stores, testing
+from stackroom import Library, auditing, embedders, evaluation, filters, indexing, rankers, stores, testing
 from stackroom import _keys as keys
 from stackroom._search import Notes
+from stackroom.rankers._notes import RANKER_NOTES
 
 PAGE = (Path(__file__).parent.parent / "docs" / "reference.md").read_text(encoding="utf-8")
 CODE = " ".join(re.findall(r"`([^`\n]+)`", PAGE))
@@ -29,7 +30,7 @@ def test_every_public_name_stands_on_the_page(name: str) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [auditing, embedders, evaluation, filters, indexing, stores, testing],
+    [auditing, embedders, evaluation, filters, indexing, rankers, stores, testing],
     ids=lambda module: str(module.__name__),
 )
 def test_every_name_of_the_further_modules_stands_on_the_page(module: object) -> None:
@@ -45,7 +46,7 @@ def test_every_method_of_a_library_stands_on_the_page_with_its_arguments(name: s
     assert set(inspect.signature(getattr(Library, name)).parameters) - {"self"} - given == set()
 
 
-@pytest.mark.parametrize("code", [*Notes.MESSAGES, "dropped_by_check"])
+@pytest.mark.parametrize("code", [*Notes.MESSAGES, *sorted(RANKER_NOTES), "dropped_by_check"])
 def test_every_note_says_whether_its_answer_is_complete(code: str) -> None:
     row = next(line for line in PAGE.splitlines() if line.startswith("|") and f"`{code}`" in line)
     assert row.endswith("| True |" if code in Notes.COMPLETE else "| **False** |")

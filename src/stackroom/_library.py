@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import numpy as np
@@ -33,6 +33,7 @@ from stackroom._model import (
     name_of,
     names_of,
     title_of,
+    utc_now,
 )
 from stackroom._reading import Reading, cursor_after, listing_of, place_of
 from stackroom._records import records_of
@@ -73,11 +74,6 @@ class Unset(enum.Enum):
 
 
 UNSET: Final = Unset.UNSET
-
-
-def utc_now() -> datetime:
-    """Return the time, aware, in UTC."""
-    return datetime.now(UTC)
 
 
 class Library:

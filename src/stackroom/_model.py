@@ -23,6 +23,11 @@ MAX_NAME = 512
 T = TypeVar("T")
 
 
+def utc_now() -> datetime:
+    """Return the time, aware, in UTC."""
+    return datetime.now(UTC)
+
+
 def name_of(value: object, error: type[Exception], what: str) -> str:
     """Return `value` when it can name something: a str that is not blank, storable, at most 512 characters."""
     if not isinstance(value, str):

@@ -12,7 +12,9 @@ from stackroom._fusion import Candidate, Fusion, check_fusion
 from stackroom._model import Answer, Hit, Mode, Note
 from stackroom._records import hit_of
 from stackroom._values import unstorable_at
+from stackroom.rankers._notes import RANKER_NOTES
 from stackroom.stores import LexicalQuery, Record, VectorStore
+from stackroom.text import query_terms
 from stackroom.text._arguments import is_whole_number
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ class Notes:
         "no_lexical_leg": "this store has no lexical leg: the dense leg answers alone",
         "changed_meanwhile": "a source was written again and again while it was searched; passages may be missing",
     }
-    COMPLETE: Final = frozenset({"empty_query", "no_words", "clipped_query", "no_lexical_leg"})
+    COMPLETE: Final = frozenset({"empty_query", "no_words", "clipped_query", "no_lexical_leg", *RANKER_NOTES})
 
     @classmethod
     def of(cls, code: str) -> Note:
@@ -126,11 +128,14 @@ class Search:
     check: Check
     notes: dict[str, Note] = field(default_factory=dict)
     hits: list[Hit] = field(default_factory=list)
+    instead: str | None = None
 
     def answer(self) -> Answer:
         """Return the answer: at most top_k hits in the total order, and what there is to know."""
         if not self._answered_at_once():
             self._answer_apart()
+        if self.instead is not None:
+            return self._answer_instead()
         for note in self.check.notes.values():
             self.note(note)
         if self.check.report():
@@ -148,6 +153,10 @@ class Search:
 
         def choose(rankings: Rankings) -> list[Hashable]:
             self.check.begin()
+            self.instead = rankings.instead
+            for note in rankings.notes:
+                if note.code in RANKER_NOTES:  # a store speaks for its ranker and for nobody else
+                    self.note(note)
             dense, lexical = self.check.distinct(rankings.dense), self.check.distinct(rankings.lexical)
             chosen[:] = self._chosen(replace(rankings, dense=dense, lexical=lexical))
             expected[:] = [rankings.id_of(candidate.key) for _, candidate in chosen]
@@ -166,6 +175,24 @@ class Search:
             if self.check.passes(record, name)
         ]
         return True
+
+    def _answer_instead(self) -> Answer:
+        """Answer what a lexical search answers to the same call, or nothing: a ranker failed and its policy says so."""
+        hits: tuple[Hit, ...] = ()
+        if self.instead == "lexical":
+            worded = self._worded()
+            hits = worded.hits
+            for note in worded.notes:
+                self.note(note)
+        return Answer(hits, self.wish.mode, complete=False, notes=tuple(self.notes.values()))
+
+    def _worded(self) -> Answer:
+        wish = replace(self.wish, mode="lexical")
+        if not query_terms(wish.text):
+            return finished((), wish.mode, [Notes.of("no_words")])
+        words = LexicalQuery(wish.text, wish.match, wish.prefix)
+        asked = replace(self.asking.asked, vector=None, words=words, across=False)
+        return Search(replace(self.asking, asked=asked), wish, replace(self.check, dropped=0, notes={})).answer()
 
     def _answer_apart(self) -> None:
         """Ask leg by leg; what they answer is judged before it is chosen from."""

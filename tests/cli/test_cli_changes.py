@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import io
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
+from stackroom.rankers import ExactRanker
+from stackroom.stores import EmbeddedStore
 from stackroom.stores.embedded._directory import FORMAT
 
 if TYPE_CHECKING:
@@ -163,6 +166,20 @@ def test_doctor_says_what_mends_what_it_finds_and_exits_with_1(stackroom: Comman
     assert "2 problems found" in found.out
     assert stackroom("compact").code == 0
     assert stackroom("doctor", "--json").json == {"problems": []}
+
+
+def test_doctor_tells_what_a_vector_ranker_is_owed(stackroom: CommandLine, here: Path) -> None:
+    class Fails(ExactRanker):
+        durable_id = "one"
+
+        def on_embedding_persisted(self, **_: object) -> None:
+            raise ConnectionError
+
+    with closing(EmbeddedStore(here / "library", Fails())) as store:
+        assert store.sync_ranker(tenant_id="acme").owed
+    found = stackroom("doctor")
+    assert found.code == 1
+    assert "passages are owed to a vector ranker" in found.out
 
 
 def test_sizes_are_in_a_unit_that_shows_them(stackroom: CommandLine) -> None:

@@ -41,7 +41,9 @@ class Legs(MemoryStore):
             f"{leg}_across": [pair for pair in pairs[asked.limit :] if asked.across and pair[0] in other[leg]]
             for leg, pairs in ranked.items()
         }
-        chosen = choose(self.handed(Rankings(str, **cut, **across)))
+        chosen = choose(
+            self.handed(Rankings(str, cut["dense"], cut["lexical"], across["dense_across"], across["lexical_across"]))
+        )
         return self.read([by_key[str(key)] for key in chosen])
 
     def asked(self, asked: LegsQuery) -> LegsQuery:

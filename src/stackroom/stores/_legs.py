@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stackroom._filters import Filter
+    from stackroom._model import Note
     from stackroom.stores._protocol import LexicalQuery
 
 
@@ -47,7 +48,9 @@ class LegsQuery:
 class Rankings:
     """What the legs found, best first, and what each scored afterwards of that which only the other had found.
 
-    A key stands for a record as long as `choose` looks at it; `id_of` answers the record's id.
+    A key stands for a record as long as `choose` looks at it; `id_of` answers the record's id. `notes` are for the
+    answer. `instead` says that a ranker failed and what is to be answered without the dense leg: what the lexical leg
+    finds alone, or nothing.
     """
 
     id_of: Callable[[Hashable], str]
@@ -55,6 +58,8 @@ class Rankings:
     lexical: Ranked = ()
     dense_across: Ranked = ()
     lexical_across: Ranked = ()
+    notes: tuple[Note, ...] = ()
+    instead: str | None = None
 
 
 def answers_legs(store: type) -> bool:

@@ -1,7 +1,8 @@
-"""The conformance kit that any store must pass, for authors of adapters: `pip install "stackroom[testing]"`.
+"""The conformance kits that any store and any ranker must pass, for their authors: `pip install "stackroom[testing]"`.
 
-Subclass `StoreConformance` in a test module, give it a `store` fixture, and run pytest. `strategies` draws the records
-and filters of its differential tests. `docs/testing-a-store.md` tells more.
+Subclass `StoreConformance` in a test module, give it a `store` fixture, and run pytest; `RankerConformance` likewise
+takes a `ranker`. `strategies` draws the records and filters of the differential tests. `docs/testing-a-store.md` and
+`docs/rankers.md` tell more.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ pytest.register_assert_rewrite(
                 "_scans",
                 "_threads",
             ),
-            *("_shelf", "_updates", "_conformance"),
+            *("_shelf", "_updates", "_conformance", "_rankers"),
         )
     )
 )
 
 from stackroom.testing._conformance import StoreConformance  # noqa: E402 - after its asserts are to be rewritten
+from stackroom.testing._rankers import RankerConformance  # noqa: E402 - likewise
 
-__all__ = ["StoreConformance"]
+__all__ = ["RankerConformance", "StoreConformance"]

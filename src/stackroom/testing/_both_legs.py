@@ -207,7 +207,8 @@ def _legs(
 
     def choose(rankings: Rankings) -> list[Hashable]:
         lists = (rankings.dense, rankings.lexical, rankings.dense_across, rankings.lexical_across)
-        handed.append(Rankings(str, *([(rankings.id_of(key), score) for key, score in of_leg] for of_leg in lists)))
+        named = [[(rankings.id_of(key), score) for key, score in of_leg] for of_leg in lists]
+        handed.append(Rankings(str, named[0], named[1], named[2], named[3]))
         return []
 
     assert _ask(shelf, _asked(vector, words, where, limit, across=across), choose) == []

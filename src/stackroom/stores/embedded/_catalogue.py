@@ -8,6 +8,7 @@ only added, and a new numbering of the rows makes a new catalogue.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -30,6 +31,9 @@ _FEW_ROWS: Final = 2000
 """So many passages are judged by their own metadata one by one; of more, a column of each key is made and kept."""
 
 _ROWS_AT_A_TIME: Final = 10_000
+
+_PLACE: Final = re.compile(r"0|[1-9][0-9]{0,9}")
+"""A passage's index as an id spells it."""
 
 SOURCES = "SELECT number, source_id, version, metadata, first_row, passages, places FROM source"
 
@@ -108,6 +112,23 @@ class Catalogue:
     def row_id(self, row: int) -> str:
         """Return a row's passage id."""
         return f"{self.ids[self.row_slots[row]]}#{self.place(row)}"
+
+    def row_ids(self, rows: Rows) -> list[str]:
+        """Return the passage ids of rows."""
+        pairs = zip(self.row_slots[rows].tolist(), self.places(rows).tolist(), strict=True)
+        return [f"{self.ids[slot]}#{place}" for slot, place in pairs]
+
+    def row_of(self, passage_id: str) -> int | None:
+        """Return the row of a passage id, spelt as `row_id` does; None for one that is not there."""
+        source_id, _, written = passage_id.rpartition("#")
+        slot = self.slots.get(source_id)
+        if slot is None or not _PLACE.fullmatch(written):
+            return None
+        rows, place = self.rows_of(slot), int(written)
+        if slot in self._odd_places:
+            offsets = np.flatnonzero(self._odd_places[slot] == place)
+            return rows[int(offsets[0])] if len(offsets) else None
+        return rows[place] if place < len(rows) else None
 
     def by_source(self, rows: Rows) -> list[tuple[int, Rows]]:
         """Return ascending rows by their slots."""

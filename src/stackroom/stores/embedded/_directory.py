@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from stackroom._errors import Conflict, StoreError, StoreUnavailable, UnknownCollection
 from stackroom.stores._protocol import CollectionSpec
+from stackroom.stores.embedded._book import PATTERN
 from stackroom.stores.embedded._holders import HOST, Holder
+from stackroom.stores.embedded._ledger import depart
 from stackroom.text._arguments import is_whole_number
 
 if TYPE_CHECKING:
@@ -147,8 +149,7 @@ class Directory:
                 if self.register().format < FORMAT:
                     self._upgrade(upgrade_shard)
         if self.orphans():
-            with self.locked():
-                self.sweep()
+            self.clear()
 
     def _check(self) -> None:
         """Look before anything is touched: a library, an empty place, or a refusal that says what it is."""
@@ -273,6 +274,15 @@ class Directory:
             elif path.name in live:
                 found += [(left, "what is left of a removed tenant") for left in path.glob(".removed-*")]
         return found
+
+    def clear(self) -> None:
+        """Erase what nothing names any more; what rankers are owed of it stands durable in the ledger before."""
+        with self.locked() as ledger:
+            for path, _ in self.orphans():
+                for shard in {book.parent for book in path.rglob(PATTERN)}:
+                    depart(ledger, shard)
+        with self.locked():
+            self.sweep()
 
     def sweep(self) -> None:
         """Erase what nothing names any more. Call it while locked."""

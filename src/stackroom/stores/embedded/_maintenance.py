@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stackroom.stores import _ranking
-from stackroom.stores.embedded import _codes, _derived, _segments
+from stackroom.stores.embedded import _codes, _derived, _segments, _told
 from stackroom.stores.embedded._sidefiles import SideFileIsTorn
 from stackroom.stores.embedded._vectors import RowsFile, codes_file, stored_quantiser, vectors_of
 
@@ -74,6 +74,10 @@ def statistics(shard: Shard) -> ShardStatistics:
 
 def problems(shard: Shard) -> Iterator[tuple[str, bool]]:
     """Yield what is wrong with a shard, and whether everything derived written anew mends it."""
+    owed = _told.owed_beside(shard)
+    if owed:
+        mend = "open the library with it and call sync_ranker, or delete the ranker-*.db files if it is no longer used"
+        yield f"{owed} passages are owed to a vector ranker: {mend}", False
     with shard.reading(_as_it_is) as (reader, state):
         damage = [line for (line,) in reader.execute("PRAGMA integrity_check(10)") if line != "ok"]
         if damage:

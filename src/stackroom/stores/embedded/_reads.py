@@ -14,11 +14,12 @@ from stackroom import _keys as keys
 from stackroom.stores import _ranking
 from stackroom.stores._legs import Rankings
 from stackroom.stores._protocol import Match, Record
+from stackroom.stores.embedded._ranked import Leg, Proposal
 from stackroom.stores.embedded._vectors import vectors_of
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Collection, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from stackroom.stores.embedded._vectors import Snapshot
 
     Ranked = tuple[Sequence[int], Sequence[float]]
+    Propose = Callable[[Leg], Proposal]
 
 _AT_A_TIME: Final = 900
 """Passages asked for by one statement: SQLite takes 999 parameters everywhere."""
@@ -55,6 +57,7 @@ class _Looked:
 
     catalogue: Catalogue
     position: int
+    passages: int
     allowed: Rows
     snapshot: Snapshot | None
     asked: Asked | None
@@ -84,14 +87,37 @@ def lexical(shard: Shard, wanted: Wanted) -> list[Match]:
         return _matches(ranked, _whole(reader, looked.catalogue, ranked[0]))
 
 
-def legs(shard: Shard, wanted: Wanted, choose: Choose) -> list[Record]:
-    """Let `choose` choose from what both legs found, in one state, and return the chosen records whole."""
+def legs(shard: Shard, wanted: Wanted, choose: Choose, propose: Propose | None = None) -> list[Record]:
+    """Let `choose` choose from what both legs found, in one state, and return the chosen records whole.
+
+    `propose` asks a ranker for the dense leg.
+    """
     with shard.reading(partial(_look, wanted)) as (reader, looked):
-        found = _ranked(looked, wanted)
+        proposal = Proposal()
+        if propose is not None and wanted.query is not None:
+            proposal = propose(
+                Leg(
+                    reader,
+                    looked.catalogue,
+                    looked.position,
+                    looked.passages,
+                    looked.allowed,
+                    wanted.query,
+                    wanted.limit,
+                )
+            )
+        if proposal.error is not None:
+            raise proposal.error
+        found = _Rankings() if proposal.instead else _ranked(looked, wanted, proposal.rows)
+        dense, lexical, dense_across, lexical_across = (
+            list(zip(*ranked, strict=True))
+            for ranked in (found.dense, found.lexical, found.dense_across, found.lexical_across)
+        )
         rankings = Rankings(
             partial(_id_of, looked.catalogue),
-            *(list(zip(*ranked, strict=True)) for ranked in (found.dense, found.lexical)),
-            *(list(zip(*ranked, strict=True)) for ranked in (found.dense_across, found.lexical_across)),
+            *(dense, lexical, dense_across, lexical_across),
+            tuple(proposal.notes),
+            proposal.instead,
         )
         chosen: list[Any] = choose(rankings)
         whole = _whole(reader, looked.catalogue, chosen)
@@ -109,23 +135,29 @@ def _look(wanted: Wanted, reader: sqlite3.Connection, followers: Followers) -> _
         snapshot = followers.dense(reader)
     if wanted.words is not None and len(allowed):
         asked = followers.lexical(reader).asked(wanted.words, reader, followers.catalogue)
-    return _Looked(followers.catalogue, followers.state.position, allowed, snapshot, asked)
+    state = followers.state
+    return _Looked(followers.catalogue, state.position, state.live, allowed, snapshot, asked)
 
 
-def _ranked(looked: _Looked, wanted: Wanted) -> _Rankings:
+def _ranked(looked: _Looked, wanted: Wanted, proposed: Rows | None = None) -> _Rankings:
+    """Rank both legs; of the dense one only the rows proposed and those of the lexical leg, where some are given."""
     near: Ranked = ((), ())
     worded: Ranked = ((), ())
     near_across: Ranked = ((), ())
     worded_across: Ranked = ((), ())
-    if looked.snapshot is not None and wanted.query is not None:
-        rows, scores = looked.snapshot.scores(looked.allowed, wanted.query, wanted.limit, exact=wanted.exact)
-        near = _best(looked.catalogue, rows, scores, wanted.limit)
     if looked.asked is not None:
         rows, scores = looked.asked.scores(looked.allowed)
         worded = _best(looked.catalogue, rows, scores, wanted.limit)
-        if wanted.across:
-            others, places, _ = np.intersect1d(rows, _without(near, worded), return_indices=True)
-            worded_across = others.tolist(), scores[places].tolist()
+    if looked.snapshot is not None and wanted.query is not None:
+        if proposed is None:
+            near_rows, cosines = looked.snapshot.scores(looked.allowed, wanted.query, wanted.limit, exact=wanted.exact)
+        else:
+            near_rows = np.union1d(proposed, np.asarray(worded[0], dtype=np.int64))
+            cosines = looked.snapshot.exact_scores(near_rows, wanted.query)
+        near = _best(looked.catalogue, near_rows, cosines, wanted.limit)
+    if wanted.across and looked.asked is not None:
+        others, places, _ = np.intersect1d(rows, _without(near, worded), return_indices=True)
+        worded_across = others.tolist(), scores[places].tolist()
     if wanted.across and looked.snapshot is not None and wanted.query is not None:
         only_worded = _without(worded, near)
         near_across = only_worded.tolist(), looked.snapshot.exact_scores(only_worded, wanted.query).tolist()

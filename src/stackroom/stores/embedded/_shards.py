@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from stackroom._errors import StackroomError, StoreError
 from stackroom.stores.embedded import _derived, _writes
+from stackroom.stores.embedded._book import PATTERN
+from stackroom.stores.embedded._ledger import depart
 from stackroom.stores.embedded._names import directory_name
 from stackroom.stores.embedded._postings import ListCache
 from stackroom.stores.embedded._schema import SHARD_FORMAT
@@ -18,7 +20,7 @@ from stackroom.stores.embedded._shard import Shard, ShardIsGone, create_shard, f
 from stackroom.stores.embedded._upgrade import upgrade_shard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from contextlib import ExitStack
     from pathlib import Path
 
@@ -79,9 +81,19 @@ class Shards:
 
     def remove_gone(self, path: Path) -> None:
         """Take the directory of a shard away whose tenant is gone, unless a new one stands there by now."""
+        if path.exists() and not is_finished(path):
+            self.depart([path])
         with self._directory.locked():
             if path.exists() and not is_finished(path):
                 self._directory.remove(path)
+
+    def depart(self, paths: Iterable[Path]) -> None:
+        """Note in the ledger what rankers are owed of shards that are about to go; that is durable before they do."""
+        with_books = [path for path in paths if any(path.glob(PATTERN))]
+        if with_books:
+            with self._directory.locked() as ledger:
+                for path in with_books:
+                    depart(ledger, path)
 
     def forget(self, shard: Shard) -> None:
         """Let a shard go whose tenant is gone, or whose generation is."""

@@ -1,0 +1,333 @@
+"""What a ranker has been told of one shard, and what it is still owed: kept beside the shard, or in memory.
+
+A book follows the shard's journal. What is new is first noted as owed, and struck off when it was delivered: so what a
+kill interrupts comes again. A ranker whose state dies with the process has its book in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import threading
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+Pair: TypeAlias = tuple[str, int]
+"""A source's id and a passage's index."""
+
+PATTERN: Final = "ranker-*.db"
+
+_KEPT: Final = 4
+"""Books of so many states of a ranker are kept beside a shard; an older state is fed anew."""
+
+_TABLES: Final = """
+CREATE TABLE feed (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    durable_id TEXT,                        -- names the ranker's state
+    tenant TEXT NOT NULL,
+    forgets INTEGER NOT NULL,               -- whether the ranker can forget a tenant at once
+    position INTEGER NOT NULL DEFAULT 0,    -- in the shard's journal: all up to there was noted
+    cursor INTEGER NOT NULL DEFAULT 0,      -- the last source's number that a full feed has noted
+    is_due INTEGER NOT NULL,                -- the tenant is to be forgotten first
+    is_filling INTEGER NOT NULL DEFAULT 1,  -- a full feed is under way
+    failures INTEGER NOT NULL DEFAULT 0,    -- since the last delivery that succeeded
+    last_error TEXT,
+    owed_since INTEGER,                     -- microseconds since 1970, UTC; the next likewise
+    next_try INTEGER,
+    level INTEGER NOT NULL DEFAULT 0        -- how often a retry has failed
+);
+CREATE TABLE told (
+    source INTEGER PRIMARY KEY,             -- its number: its passages were noted
+    source_id TEXT NOT NULL,
+    passages INTEGER NOT NULL,
+    places BLOB                             -- as in the shard
+);
+CREATE TABLE owed (
+    sequence INTEGER PRIMARY KEY AUTOINCREMENT,
+    source_id TEXT NOT NULL,
+    place INTEGER NOT NULL,
+    was_tried INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (source_id, place)
+)
+"""
+
+
+class Noted(NamedTuple):
+    """A source as the shard holds it: what is to be told of it follows from its number."""
+
+    number: int
+    source_id: str
+    passages: int
+    places: bytes | None
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """Its passages."""
+        places = range(self.passages) if self.places is None else np.frombuffer(self.places, dtype="<u4").tolist()
+        return [(self.source_id, place) for place in places]
+
+
+class Standing(NamedTuple):
+    """How far a feed is. Times are microseconds since 1970, in UTC."""
+
+    position: int
+    cursor: int
+    is_due: int
+    is_filling: int
+    failures: int
+    last_error: str | None
+    owed_since: int | None
+    next_try: int | None
+    level: int
+
+
+_STANDING: Final = f"SELECT {', '.join(Standing._fields)} FROM feed"  # noqa: S608 - our own names
+
+
+class Owed(NamedTuple):
+    """A passage whose newest state is to be delivered."""
+
+    sequence: int
+    source_id: str
+    place: int
+
+    @property
+    def passage_id(self) -> str:
+        """The passage's id."""
+        return f"{self.source_id}#{self.place}"
+
+
+class Book:
+    """The book of one ranker's state over one shard: in the shard's directory, or in memory without a `durable_id`."""
+
+    def __init__(self, directory: Path, tenant_id: str, durable_id: str | None, *, forgets: bool) -> None:
+        self.tenant_id = tenant_id
+        self.directory = directory
+        self._mutex = threading.RLock()
+        self._has_struck_off = False
+        file = ":memory:" if durable_id is None else directory / file_name(durable_id)
+        self._connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+        if durable_id is not None:
+            for setting in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON"):
+                self._connection.execute(f"PRAGMA {setting}")
+        self._make(durable_id, forgets=forgets)
+        if durable_id is not None:
+            _drop_oldest(directory)
+
+    def _make(self, durable_id: str | None, *, forgets: bool) -> None:
+        if self._connection.execute("PRAGMA user_version").fetchone()[0]:
+            self._connection.execute("UPDATE feed SET forgets = ? WHERE forgets != ?", (forgets, forgets))
+            return
+        self._connection.execute("BEGIN IMMEDIATE")
+        if not self._connection.execute("PRAGMA user_version").fetchone()[0]:
+            for statement in _TABLES.split(";\n"):
+                self._connection.execute(statement)
+            self._connection.execute(
+                "INSERT INTO feed (one, durable_id, tenant, forgets, is_due) VALUES (1, ?, ?, ?, ?)",
+                (durable_id, self.tenant_id, forgets, forgets),
+            )
+            self._connection.execute("PRAGMA user_version = 1")
+        self._connection.execute("COMMIT")
+
+    # Turns: one process at a time delivers from a book
+
+    def begin_turn(self, seconds: float) -> bool:
+        """Begin a transaction that keeps other processes from delivering; False when one is at it for so long."""
+        with self._mutex:
+            self._connection.execute(f"PRAGMA busy_timeout = {int(1000 * seconds)}")
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            return True
+
+    def keep(self) -> None:
+        """Make durable what was done in this turn, and go on with it."""
+        with self._mutex:
+            self._connection.execute("COMMIT")
+            self._connection.execute("PRAGMA busy_timeout = 30000")
+            self._connection.execute("BEGIN IMMEDIATE")
+
+    def end_turn(self) -> None:
+        """End the turn, and make durable what was done."""
+        with self._mutex, suppress(sqlite3.Error):
+            self._connection.execute("COMMIT")
+
+    # What it says
+
+    @property
+    def standing(self) -> Standing:
+        """How far the feed is."""
+        with self._mutex:
+            return Standing(*self._connection.execute(_STANDING).fetchone())
+
+    def look(self, most: int) -> tuple[Standing, list[Pair]]:
+        """Return how far the feed is, and up to `most` of the passages owed, both of one moment."""
+        with self._mutex:
+            owed = self._connection.execute("SELECT source_id, place FROM owed LIMIT ?", (most,)).fetchall()
+            return self.standing, owed
+
+    def owed(self, after: int, number: int, *, with_tried: bool) -> list[Owed]:
+        """Return the next passages owed, in order; those that were tried before only when that is asked."""
+        query = "SELECT sequence, source_id, place FROM owed WHERE sequence > ? AND was_tried <= ? ORDER BY sequence"
+        with self._mutex:
+            found = self._connection.execute(f"{query} LIMIT ?", (after, with_tried, number)).fetchall()
+        return [Owed(*row) for row in found]
+
+    def told(self) -> list[Noted]:
+        """Return the sources that were noted, in the order of their numbers."""
+        with self._mutex:
+            found = self._connection.execute("SELECT source, source_id, passages, places FROM told ORDER BY source")
+            return [Noted(*row) for row in found.fetchall()]
+
+    def counted(self) -> int:
+        """Return how many passages are owed."""
+        with self._mutex:
+            return int(self._connection.execute("SELECT count(*) FROM owed").fetchone()[0])
+
+    def unknown(self, numbers: Iterable[int]) -> set[int]:
+        """Return the numbers of sources that were not noted yet."""
+        wanted = set(numbers)
+        with self._mutex:
+            return {
+                number
+                for number in wanted
+                if self._connection.execute("SELECT 1 FROM told WHERE source = ?", (number,)).fetchone() is None
+            }
+
+    # What is written in it, within a turn
+
+    def note(self, came: Iterable[Noted], went: Iterable[int], **where: int) -> None:
+        """Note as owed what sources bring and what those that went take away; say how far the feed is by that."""
+        with self._mutex:
+            for number in went:
+                found = self._connection.execute(
+                    "DELETE FROM told WHERE source = ? RETURNING source, source_id, passages, places", (number,)
+                ).fetchall()
+                self._owe(pair for row in found for pair in Noted(*row).pairs)
+                self._has_struck_off |= bool(found)
+            for source in came:
+                self._connection.execute("INSERT OR REPLACE INTO told VALUES (?, ?, ?, ?)", source)
+                self._owe(source.pairs)
+            self.set(**where)
+
+    def _owe(self, pairs: Iterable[Pair]) -> None:
+        self._connection.executemany("INSERT OR REPLACE INTO owed (source_id, place) VALUES (?, ?)", list(pairs))
+
+    def strike_off(self, delivered: Iterable[Owed]) -> None:
+        """Strike off what was delivered."""
+        with self._mutex:
+            self._has_struck_off = True
+            self._connection.executemany(
+                "DELETE FROM owed WHERE sequence = ?", [(owed.sequence,) for owed in delivered]
+            )
+
+    def mark_tried(self, failed: Iterable[Owed]) -> None:
+        """Note that passages failed: they wait for a retry."""
+        with self._mutex:
+            self._connection.executemany(
+                "UPDATE owed SET was_tried = 1 WHERE sequence = ?", [(owed.sequence,) for owed in failed]
+            )
+
+    def owe_again(self, late: Owed) -> None:
+        """Note that a call that had been given up has returned, at whatever moment: what it told may be overtaken."""
+        with self._mutex, suppress(sqlite3.Error):
+            self._connection.execute(
+                "INSERT OR IGNORE INTO owed (source_id, place, was_tried) VALUES (?, ?, 1)",
+                (late.source_id, late.place),
+            )
+
+    def set(self, **values: object) -> None:
+        """Set how far the feed is."""
+        if values:
+            names = ", ".join(f"{name} = ?" for name in values)
+            with self._mutex:
+                self._connection.execute(f"UPDATE feed SET {names}", list(values.values()))  # noqa: S608 - our own names
+
+    def refill(self, went: Iterable[int], *, forgets: bool) -> None:
+        """See that all is fed again; a ranker that cannot forget is told of each passage that went."""
+        with self._mutex:
+            self.note([], went)
+            if not forgets:
+                self._connection.execute("DELETE FROM told")
+            self.set(is_due=int(forgets), is_filling=1, cursor=0, position=0)
+
+    def clear(self) -> None:
+        """Begin a full feed: the ranker holds nothing."""
+        with self._mutex:
+            self._has_struck_off = True
+            for table in ("told", "owed"):
+                self._connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
+            self.set(is_due=0, is_filling=1, cursor=0, position=0)
+
+    def close(self) -> None:
+        """Erase what was struck off, and close the file."""
+        with self._mutex, suppress(sqlite3.Error):
+            if self._has_struck_off and not self._connection.in_transaction:
+                self._connection.execute("VACUUM")
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._connection.close()
+
+
+def file_name(durable_id: str) -> str:
+    """Return the name of the book of a state: a digest (BLAKE2b, 8 bytes) of the state's."""
+    return f"ranker-{hashlib.blake2b(durable_id.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}.db"
+
+
+def _drop_oldest(directory: Path) -> None:
+    """Drop the books of states that were not fed for longest."""
+    with suppress(OSError):
+        books = sorted(directory.glob(PATTERN), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        for old in books[_KEPT:]:
+            for suffix in ("", "-wal", "-shm"):
+                old.with_name(old.name + suffix).unlink(missing_ok=True)
+
+
+@contextmanager
+def _read_only(file: Path) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(f"{file.as_uri()}?mode=rw", uri=True, isolation_level=None)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+class Closing(NamedTuple):
+    """What a book says when its shard goes: whose it is, whether the tenant can be forgotten, and its passages."""
+
+    durable_id: str
+    tenant_id: str
+    forgets: bool
+    pairs: set[Pair]
+
+
+def closings(directory: Path) -> Iterator[Closing]:
+    """Read the books that lie beside a shard, for whoever takes the shard away."""
+    for file in directory.glob(PATTERN):
+        with suppress(sqlite3.Error, TypeError), _read_only(file) as connection:
+            durable_id, tenant_id, forgets = connection.execute(
+                "SELECT durable_id, tenant, forgets FROM feed"
+            ).fetchone()
+            yield Closing(durable_id, tenant_id, bool(forgets), _pairs(connection))
+
+
+def newest_beside(directory: Path) -> tuple[str, bool] | None:
+    """Return the state whose book beside a shard was written last, and whether its ranker can forget a tenant."""
+    with suppress(OSError, ValueError, sqlite3.Error, TypeError):
+        newest = max(directory.glob(PATTERN), key=lambda path: path.stat().st_mtime_ns)
+        with _read_only(newest) as connection:
+            durable_id, forgets = connection.execute("SELECT durable_id, forgets FROM feed").fetchone()
+            return durable_id, bool(forgets)
+    return None
+
+
+def _pairs(connection: sqlite3.Connection) -> set[Pair]:
+    owed = connection.execute("SELECT source_id, place FROM owed").fetchall()
+    told = connection.execute("SELECT source, source_id, passages, places FROM told").fetchall()
+    return {*owed, *(pair for row in told for pair in Noted(*row).pairs)}

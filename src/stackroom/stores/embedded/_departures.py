@@ -1,0 +1,98 @@
+"""Telling a ranker of tenants that are gone: from the ledger, once more when it failed."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from stackroom.stores.embedded._backoff import Wait
+from stackroom.stores.embedded._ledger import FORGET, Ledger
+from stackroom.stores.embedded._turns import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from stackroom.rankers._plug import Plug
+    from stackroom.stores.embedded._directory import Directory
+    from stackroom.stores.embedded._turns import Hooks, Turn
+
+
+class Departures:
+    """What one ranker is owed of tenants that are gone, and how it is told."""
+
+    def __init__(self, plug: Plug, directory: Directory, hooks: Hooks) -> None:
+        self._plug = plug
+        self._hooks = hooks
+        self._ledger = Ledger(directory, plug.durable_id)
+        self._known: dict[str, int] | None = None
+        self.wait = Wait()
+
+    def owed(self) -> dict[str, int]:
+        """Return the tenants of which something is owed, and how many passages; what other processes did included."""
+        self._known = self._ledger.owed()
+        return self._known
+
+    def look_again(self) -> None:
+        """Note that the ledger may have changed."""
+        self._known = None
+
+    def tenants(self) -> Iterable[str]:
+        """Return the tenants of which something is owed, as far as was last looked."""
+        return self.owed() if self._known is None else self._known
+
+    def note(self, tenant_id: str, ids: Iterable[str]) -> None:
+        """Note what the ranker holds of a tenant that went."""
+        self._ledger.depart(tenant_id, ids, forgets=self._plug.forget is not None)
+        self.look_again()
+
+    def entries(self, tenant_id: str) -> list[str]:
+        """Return the passages of a tenant whose going is owed; `FORGET` stands for all."""
+        return self._ledger.entries(tenant_id) if tenant_id in self.tenants() else []
+
+    def strike_off(self, tenant_id: str, passages: Iterable[str]) -> None:
+        """Strike off what need not be told."""
+        self._ledger.strike_off(tenant_id, passages)
+        self.look_again()
+
+    def forget(self, tenant_id: str, turn: Turn, report: Report) -> None:
+        """Let the ranker forget a tenant; `report` says how that went."""
+        self._hooks.call(turn, [partial(self._forget, tenant_id)], report)
+        if report.outcomes == [None]:
+            self.strike_off(tenant_id, self.entries(tenant_id))
+
+    def _forget(self, tenant_id: str) -> object:
+        return None if self._plug.forget is None else self._plug.forget(tenant_id=tenant_id)
+
+    def tell(self, tenant_id: str, entries: list[str], turn: Turn, now: int) -> Report:
+        """Tell that passages went, or a whole tenant; strike off what was delivered."""
+        report = Report()
+        try:
+            self._hooks.call(turn, [self._step(tenant_id, entry) for entry in entries], report)
+        finally:
+            self.wait.hear(report, now)
+            done = [entry for entry, kind in zip(entries, report.outcomes, strict=False) if kind is None]
+            if FORGET in done:
+                done = self.entries(tenant_id)
+            if done:
+                self.strike_off(tenant_id, done)
+        return report
+
+    def _step(self, tenant_id: str, entry: str) -> Callable[[], object]:
+        if entry == FORGET or self._plug.hook is None:
+            return partial(self._forget, tenant_id)
+        return partial(self._plug.hook, tenant_id=tenant_id, passage_id=entry, vector=None)
+
+    def deliver(self, tenant_id: str, seconds: float, now: int) -> None:
+        """Deliver what is owed of a tenant that has no shard, unless a call of it is under way for longer."""
+        entries = self.entries(tenant_id) if self._plug.hook is not None else [FORGET]
+        turn = self._hooks.turn_of(tenant_id)
+        if not entries or not turn.take(seconds):
+            return
+        try:
+            self.tell(tenant_id, entries, turn, now)
+        finally:
+            turn.give_back()
+
+    def close(self) -> None:
+        """Let the ledger go."""
+        self._ledger.close()

@@ -1,0 +1,111 @@
+"""What a ranker is owed of tenants that are gone: ids, and nothing else of what went, until they are delivered.
+
+For a state that outlives the process it stands in ``ledger.db`` beside the tenants, else in memory.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from stackroom.stores.embedded._book import closings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from stackroom.stores.embedded._directory import Directory
+
+FORGET: Final = ""
+"""Stands in a passage's place when the whole tenant is to be forgotten."""
+
+_TABLE: Final = (
+    "CREATE TABLE IF NOT EXISTS departed (feed TEXT NOT NULL, tenant TEXT NOT NULL, passage TEXT NOT NULL,"
+    " passages INTEGER NOT NULL, PRIMARY KEY (feed, tenant, passage))"
+)
+
+
+def depart(ledger: sqlite3.Connection, directory: Path) -> None:
+    """Note in the ledger what the books beside a shard say that rankers hold. Call it before the shard goes."""
+    for closing in closings(directory):
+        ids = {f"{source_id}#{place}" for source_id, place in closing.pairs}
+        _depart(ledger, closing.durable_id, closing.tenant_id, ids, forgets=closing.forgets)
+
+
+def owed_in(ledger: sqlite3.Connection) -> int:
+    """Return how many passages of tenants that are gone some ranker is owed."""
+    if not ledger.execute("SELECT 1 FROM sqlite_master WHERE name = 'departed'").fetchone():
+        return 0
+    return int(ledger.execute("SELECT coalesce(sum(passages), 0) FROM departed").fetchone()[0])
+
+
+def _depart(ledger: sqlite3.Connection, feed: str, tenant_id: str, ids: set[str], *, forgets: bool) -> None:
+    if not ids:
+        return
+    ledger.execute(_TABLE)
+    rows = [(feed, tenant_id, FORGET, len(ids))] if forgets else [(feed, tenant_id, name, 1) for name in sorted(ids)]
+    ledger.executemany("INSERT OR REPLACE INTO departed VALUES (?, ?, ?, ?)", rows)
+
+
+class Ledger:
+    """What one ranker is owed of tenants that are gone."""
+
+    def __init__(self, directory: Directory, durable_id: str | None) -> None:
+        self._directory = directory
+        self._feed = durable_id or ""
+        self._lock = threading.Lock()
+        self._own = None
+        if durable_id is None:
+            self._own = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            self._own.execute(_TABLE)
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        if self._own is not None:
+            with self._lock:
+                yield self._own
+        else:
+            with self._directory.locked() as ledger:
+                ledger.execute(_TABLE)
+                yield ledger
+
+    def depart(self, tenant_id: str, ids: Iterable[str], *, forgets: bool) -> None:
+        """Note that a tenant went, and what the ranker holds of it."""
+        with self._opened() as ledger:
+            _depart(ledger, self._feed, tenant_id, set(ids), forgets=forgets)
+
+    def owed(self) -> dict[str, int]:
+        """Return the tenants of which something is owed, and how many passages."""
+        with self._opened() as ledger:
+            return dict(
+                ledger.execute(
+                    "SELECT tenant, sum(passages) FROM departed WHERE feed = ? GROUP BY tenant", (self._feed,)
+                ).fetchall()
+            )
+
+    def entries(self, tenant_id: str) -> list[str]:
+        """Return the passages of a tenant whose going is owed; `FORGET` stands for all."""
+        with self._opened() as ledger:
+            found = ledger.execute(
+                "SELECT passage FROM departed WHERE feed = ? AND tenant = ? ORDER BY passage", (self._feed, tenant_id)
+            )
+            return [passage for (passage,) in found]
+
+    def strike_off(self, tenant_id: str, passages: Iterable[str]) -> None:
+        """Strike off what was delivered."""
+        with self._opened() as ledger:
+            ledger.executemany(
+                "DELETE FROM departed WHERE feed = ? AND tenant = ? AND passage = ?",
+                [(self._feed, tenant_id, passage) for passage in passages],
+            )
+
+    def strike_off_all(self, tenant_id: str) -> None:
+        """Strike off all of a tenant: it was forgotten."""
+        self.strike_off(tenant_id, self.entries(tenant_id))
+
+    def close(self) -> None:
+        """Let it go."""
+        if self._own is not None:
+            self._own.close()

@@ -1,0 +1,152 @@
+"""Calling a ranker's hooks: one tenant's calls never overlap, each has its time, and what fails is told by its kind."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from stackroom.rankers._calls import Calls
+from stackroom.rankers._failures import TIMED_OUT, kind_of
+from stackroom.rankers._plug import refuse_coroutine
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from stackroom.rankers._calls import Call
+
+MOST_FAILURES: Final = 8
+"""After so many failures in a row the feed pauses."""
+
+
+class Turn:
+    """The right to call the hooks of one tenant. A call that was given up keeps it until it returns."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._guard = threading.Lock()
+        self._has_ended = False
+        self._is_left = False
+        self._holder = 0
+
+    def take(self, seconds: float) -> bool:
+        """Wait for it, at most so long; False when somebody else has it still.
+
+        At once when that is this thread, as within a hook, or a call that was given up: it may never return.
+        """
+        is_left = self._is_left and self._lock.locked()
+        if is_left or self._holder == threading.get_ident() or not self._lock.acquire(timeout=seconds):
+            return False
+        self._holder, self._is_left = threading.get_ident(), False
+        return True
+
+    def give_back(self) -> None:
+        """End it, unless a call that was given up keeps it."""
+        self._holder = 0
+        if not self._is_left:
+            self._lock.release()
+
+    def begin_calls(self) -> None:
+        """Note that calls begin."""
+        self._has_ended = False
+
+    def end_calls(self) -> bool:
+        """Note that calls have ended; True when nobody waits for them any more: then the turn ends here."""
+        with self._guard:
+            self._has_ended = True
+            return self._is_left
+
+    def leave(self) -> bool:
+        """Give up waiting for a call; False when it has just ended."""
+        with self._guard:
+            self._is_left = not self._has_ended
+            return self._is_left
+
+    def end_late(self) -> None:
+        """End the turn of a call that was given up and has returned."""
+        self._lock.release()
+
+
+@dataclass(slots=True)
+class Report:
+    """How a series of calls went: of each that returned the kind of its failure, or None."""
+
+    outcomes: list[str | None] = field(default_factory=list)
+    is_left: bool = False
+
+
+class Hooks:
+    """Calls hooks, each within `timeout` seconds."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self._calls = Calls(timeout)
+        self._lock = threading.Lock()
+        self._turns: dict[str, Turn] = defaultdict(Turn)
+
+    def turn_of(self, tenant_id: str) -> Turn:
+        """Return the turn of a tenant."""
+        with self._lock:
+            return self._turns[tenant_id]
+
+    def call(
+        self,
+        turn: Turn,
+        steps: Sequence[Callable[[], object]],
+        report: Report,
+        in_row: int = 0,
+        when_late: Callable[[int], object] = lambda _place: None,
+    ) -> None:
+        """Call one after the other, until the last, or the eighth failure in a row, or one that takes too long.
+
+        That one has failed with TimeoutError; when it returns after all, `when_late` hears its place. `report` is
+        filled while they run: what is no `Exception` is raised, and what came before it stands there.
+        """
+        outcomes: list[str | None] = []
+        turn.begin_calls()
+        try:
+            result = self._calls.run(partial(_call, turn, steps, outcomes, in_row, when_late))
+        except BaseException:  # a hook's, or of who waits: then a call may still be under way
+            report.is_left = turn.leave()
+            report.outcomes += outcomes
+            raise
+        report.is_left = result is TIMED_OUT and turn.leave()
+        report.outcomes += outcomes
+        if report.is_left:
+            report.outcomes.append(TIMED_OUT.kind)
+
+    def close(self) -> None:
+        """Let the threads end."""
+        self._calls.close()
+
+
+def _call(
+    turn: Turn,
+    steps: Sequence[Callable[[], object]],
+    outcomes: list[str | None],
+    in_row: int,
+    when_late: Callable[[int], object],
+    call: Call[None],
+) -> None:
+    try:
+        for step in steps:
+            if not call.step() or in_row >= MOST_FAILURES:
+                return
+            outcome = _outcome(step)
+            if call.is_abandoned:
+                return
+            outcomes.append(outcome)
+            in_row = 0 if outcome is None else in_row + 1
+    finally:
+        if turn.end_calls():
+            when_late(len(outcomes))
+            turn.end_late()
+
+
+def _outcome(step: Callable[[], object]) -> str | None:
+    try:
+        refuse_coroutine(step())
+    except Exception as error:  # noqa: BLE001 - a hook may raise anything; its kind is all that is told
+        return kind_of(error)
+    return None

@@ -1,0 +1,144 @@
+"""The rankers that ship pass the kit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stackroom.rankers import ExactRanker, FaissRanker, HnswRanker, SqliteVecRanker, UsearchRanker
+from stackroom.testing import RankerConformance
+
+
+class TestExactRanker(RankerConformance):
+    @pytest.fixture
+    def ranker(self) -> Iterator[Any]:
+        made = ExactRanker()
+        yield made
+        made.close()
+
+
+class TestSqliteVecRanker(RankerConformance):
+    @pytest.fixture
+    def ranker(self) -> Iterator[Any]:
+        pytest.importorskip("sqlite_vec")
+        made = SqliteVecRanker()
+        yield made
+        made.close()
+
+
+class TestFaissRanker(RankerConformance):
+    @pytest.fixture
+    def ranker(self) -> Iterator[Any]:
+        pytest.importorskip("faiss")
+        made = FaissRanker()
+        yield made
+        made.close()
+
+
+class TestHnswRanker(RankerConformance):
+    @pytest.fixture
+    def ranker(self) -> Iterator[Any]:
+        pytest.importorskip("hnswlib", reason="hnswlib has no wheel: it is compiled where there is a compiler")
+        made = HnswRanker()
+        yield made
+        made.close()
+
+
+class TestUsearchRanker(RankerConformance):
+    @pytest.fixture
+    def ranker(self) -> Iterator[Any]:
+        pytest.importorskip("usearch")
+        made = UsearchRanker()
+        yield made
+        made.close()
+
+
+DURABLE = {
+    "sqlite-vec": (SqliteVecRanker, "sqlite_vec"),
+    "faiss": (FaissRanker, "faiss"),
+    "hnswlib": (HnswRanker, "hnswlib"),
+    "usearch": (UsearchRanker, "usearch"),
+}
+
+
+@pytest.mark.parametrize(("kind", "package"), DURABLE.values(), ids=DURABLE)
+class TestDurableRankers:
+    def test_the_same_answers_after_close_and_open(
+        self, tmp_path: Path, kind: Callable[..., Any], package: str
+    ) -> None:
+        pytest.importorskip(package)
+        ranker = kind(path=tmp_path / "vectors")
+
+        def reopen() -> Any:
+            ranker.close()
+            return kind(path=tmp_path / "vectors")
+
+        RankerConformance().test_the_same_answers_after_close_and_open(ranker, reopen)
+
+    def test_it_is_plugged_in_again_and_told_only_what_came_after(
+        self, tmp_path: Path, kind: Callable[..., Any], package: str
+    ) -> None:
+        pytest.importorskip(package)
+        from tests.rankers.conftest import source
+
+        from stackroom import Library, Scope
+        from stackroom.embedders import HashingEmbedder
+
+        told: list[str] = []
+        for step in range(2):
+            ranker = kind(path=tmp_path / "vectors")
+            tell = ranker.on_embedding_persisted
+
+            def noting(tell: Any = tell, **call: Any) -> None:
+                told.append(call["passage_id"])
+                tell(**call)
+
+            ranker.on_embedding_persisted = noting
+            with Library.open(tmp_path / "library", embedder=HashingEmbedder(16), ranker=ranker) as library:
+                library.index_source(source(f"s{step}", "apple"))
+                answer = library.search("apple", scope=Scope("t", ["g"]), mode="dense")
+                assert (len(answer), answer.notes) == (step + 1, ())
+            ranker.close()
+            ranker.close()
+        assert told == ["s0#0", "s1#0"]
+
+    @pytest.mark.parametrize("closes", [True, False])
+    def test_its_name_promises_that_all_it_was_told_is_there(
+        self,
+        tmp_path: Path,
+        kind: Callable[..., Any],
+        package: str,
+        closes: bool,  # noqa: FBT001 - a case
+    ) -> None:
+        pytest.importorskip(package)
+        import numpy as np
+
+        ranker = kind(path=tmp_path / "vectors")
+        ranker.on_embedding_persisted(tenant_id="t", passage_id="s#0", vector=np.asarray([1, 0], dtype=np.float32))
+        if closes:
+            ranker.close()
+        again = kind(path=tmp_path / "vectors")
+        query = np.asarray([1, 0], dtype=np.float32)
+        holds = bool(again.rank_by_similarity(tenant_id="t", query=query, candidate_ids=None, limit=1))
+        assert holds is (again.durable_id == ranker.durable_id)
+        assert holds or not closes
+        for made in (again, ranker):
+            made.close()
+
+
+@pytest.mark.parametrize(("kind", "package"), DURABLE.values(), ids=DURABLE)
+def test_a_missing_package_is_named_with_what_installs_it(
+    kind: Callable[..., Any], package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    extra = next(name for name, (_, its) in DURABLE.items() if its == package)
+    monkeypatch.setitem(sys.modules, package, None)
+    if package == "usearch":
+        monkeypatch.setitem(sys.modules, "usearch.index", None)
+    with pytest.raises(ImportError) as caught:
+        kind()
+    assert f'pip install "stackroom[{extra}]"' in str(caught.value)
