@@ -11,6 +11,7 @@ from tests.conftest import missing
 from tests.postgres_server import PACKAGE, NoServer, Server, running, started
 
 from stackroom import Library, Scope, Source, StoreError
+from stackroom.auditing import certify
 from stackroom.embedders import HashingEmbedder
 from stackroom.filters import And, Eq, In
 from stackroom.stores import LexicalQuery, PostgresStore
@@ -144,3 +145,16 @@ def test_a_replica_that_no_write_waits_for_is_refused(deployment: Deployment) ->
         finally:
             connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
             connection.execute("SELECT pg_reload_conf()")
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["test_filters_of_", "test_filters_rows", "test_hostile_tenants", "test_hostile_values_cannot", "tenants_own"],
+)
+def test_the_kits_part_on_isolation_passes_over_both_servers(deployment: Deployment, part: str) -> None:
+    def open_store() -> PostgresStore:
+        return PostgresStore(deployment.primary.dsn, read_dsn=deployment.replica.dsn)
+
+    certificate = certify(open_store, only=part)
+    wrong = [problem for check in certificate.capabilities for problem in check.wrong]
+    assert certificate.is_right, wrong
