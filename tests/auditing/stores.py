@@ -119,6 +119,35 @@ def finds_nothing(_store: Rewrites, where: Filter) -> Filter:
     return Or() if isinstance(where, Eq) else where
 
 
+class TakesMore(MemoryStore):
+    """Its removals in a collection called `library` take one more record each, the last of a tenant with a short name."""
+
+    def __init__(self, *, of_tenants: bool, begin: int = 1) -> None:
+        super().__init__()
+        self.of_tenants = of_tenants
+        self.until = begin
+
+    def delete(self, name: str, *, where: Filter) -> int:
+        if name == "library" and isinstance(where, Eq) is self.of_tenants:
+            self.until -= 1
+            if self.until < 1:
+                tenant_id, source_id, index = max(key for key in self._collections[name].records if len(key[0]) == 1)
+                where = Or(where, And(Eq("tenantId", tenant_id), Eq("sourceId", source_id), Eq("index", index)))
+        return super().delete(name, where=where)
+
+
+class BlursTenantRemovals(Rewrites):
+    """Reaches too far when a whole tenant is removed, in every collection or in one; all else is sound."""
+
+    def __init__(self, change: Change, only_in: str | None = None) -> None:
+        super().__init__(change, {"delete"})
+        self.only_in = only_in
+
+    def delete(self, name: str, *, where: Filter) -> int:
+        is_blurred = isinstance(where, Eq) and self.only_in in {None, name}
+        return super().delete(name, where=where) if is_blurred else MemoryStore.delete(self, name, where=where)
+
+
 class ForgetsRemovals(MemoryStore):
     """Says that it removed a source, and did not; whole tenants go."""
 

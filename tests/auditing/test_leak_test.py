@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.auditing.stores import (
     READS,
+    BlursTenantRemovals,
     Change,
     CountsAll,
     Fails,
@@ -19,6 +20,7 @@ from tests.auditing.stores import (
     ForgetsUpdates,
     KeepsOldVersions,
     Rewrites,
+    TakesMore,
     compatible,
     composed,
     drops,
@@ -33,12 +35,13 @@ from tests.library.doubles import DropsConditions, HandClock, RepeatsRows, sourc
 from stackroom import Library, Note, Scope, ScopeError, StoreUnavailable
 from stackroom._check import Check
 from stackroom._search import Notes
-from stackroom.auditing import DoorReport, LeakReport, leak_test
+from stackroom.auditing import DoorReport, LeakReport, _leak_test, leak_test
 from stackroom.auditing._canaries import LIFETIME, Names, Planting, lookalikes
+from stackroom.auditing._removals import Witnesses, _Seen, clean_up
 from stackroom.auditing._report import problems_of
 from stackroom.embedders import HashingEmbedder
-from stackroom.filters import Eq, Exists
-from stackroom.stores import EmbeddedStore, MemoryStore, VectorStore
+from stackroom.filters import Eq, Exists, Filter
+from stackroom.stores import CollectionSpec, Cursor, EmbeddedStore, MemoryStore, VectorStore
 
 OWN = Scope("t", ["g"])
 
@@ -209,6 +212,18 @@ def test_an_empty_library_is_never_green_and_nothing_is_planted() -> None:
     assert stored(library) == []
 
 
+def test_a_library_of_which_nobody_can_see_anything_is_never_green() -> None:
+    clock = HandClock()
+    library = Library(MemoryStore(), "library", HashingEmbedder(32), clock=clock)
+    library.index_source(source(expires_at=clock.now + timedelta(hours=1)))
+    assert leak_test(library).is_green
+    clock.forward(hours=1)
+    report = leak_test(library, others=[OWN])
+    assert "nobody can see" in report.problems[0]
+    assert report.calls == 0
+    assert stored(library) == ["t s#0"]
+
+
 def test_canaries_that_a_killed_process_left_are_no_content() -> None:
     library = Library(MemoryStore(), "library", HashingEmbedder(32))
     Planting(library, Names.drawn(), datetime.now(UTC)).plant()
@@ -229,6 +244,53 @@ def test_whatever_the_librarys_clock_says_it_is_green_and_canaries_expire_within
     assert timedelta(hours=1) >= LIFETIME
     library.sweep()
     assert stored(library) == HELD
+
+
+@pytest.mark.parametrize("minutes", [5, 0.6])
+def test_a_clock_that_moves_an_hour_meanwhile_is_said_to_and_nothing_else_is_blamed(minutes: float) -> None:
+    clock = HandClock()
+
+    def moving() -> datetime:
+        clock.now += timedelta(minutes=minutes)
+        return clock.now
+
+    library = library_on(MemoryStore(), clock=moving)
+    report = leak_test(library, others=[OWN])
+    assert not report.is_green
+    assert "expired while the test ran" in report.problems[0]
+    assert not any("not found" in problem for problem in report.problems)
+    assert stored(library) == HELD
+
+
+def test_a_clock_that_goes_back_is_said() -> None:
+    clock = HandClock()
+    library = library_on(MemoryStore(), clock=clock)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            Planting, "plant", lambda planting, plant=Planting.plant: (plant(planting), clock.forward(days=-1))
+        )
+        report = leak_test(library)
+    assert any("went back" in problem for problem in report.problems)
+    assert stored(library) == HELD
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        datetime(9999, 12, 31, 23, 30, tzinfo=UTC),
+        datetime(1, 1, 1, 0, 30, tzinfo=UTC),
+        datetime.max.replace(tzinfo=timezone(timedelta(hours=-14))),
+        datetime.min.replace(tzinfo=timezone(timedelta(hours=14))),
+    ],
+    ids=str,
+)
+def test_an_impossible_clock_is_refused_before_anything_is_planted(now: datetime) -> None:
+    clock = HandClock()
+    library = library_on(store := Fails(WRITES), clock=clock)
+    clock.now, made = now, store.made
+    with pytest.raises(ValueError, match="clock"):
+        leak_test(library)
+    assert store.made == made
 
 
 KILLED = """
@@ -260,15 +322,29 @@ def test_what_a_killed_process_leaves_is_gone_an_hour_later(tmp_path: Path) -> N
 WRITES = frozenset({"replace", "update", "delete"})
 
 
+def calls_before_the_clean_up(store: Fails, library: Library) -> int:
+    """Return how many calls a leak test makes until it removes what it planted."""
+    begin, made = store.made, 0
+
+    def noted(*given: Any) -> list[str]:
+        nonlocal made
+        made = store.made - begin
+        return clean_up(*given)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_leak_test, "clean_up", noted)
+        leak_test(library)
+    return made
+
+
 @pytest.mark.parametrize("error", [StoreUnavailable("away"), KeyboardInterrupt(), ZeroDivisionError()], ids=repr)
 @pytest.mark.parametrize(("calls", "step"), [(WRITES, 3), (READS, 307)], ids=["writes", "reads"])
 def test_whatever_fails_at_whatever_step_it_cleans_up(error: BaseException, calls: frozenset[str], step: int) -> None:
     store = Fails(calls)
     library = library_on(store)
-    begin = store.made
-    leak_test(library)
-    made, store.error = store.made - begin, error
-    for number in range(1, made - (7 if calls == WRITES else 14), step):
+    made = calls_before_the_clean_up(store, library)
+    store.error = error
+    for number in range(1, made, step):
         store.fails_at = {store.made + number}
         with pytest.raises(type(error)):
             leak_test(library)
@@ -296,8 +372,8 @@ def test_what_interrupts_the_removal_does_not_end_it(error: BaseException) -> No
 def test_what_could_not_be_removed_is_reported() -> None:
     store = Fails({"delete"})
     library = library_on(store)
-    leak_test(library)
-    store.error, store.fails_at = StoreUnavailable("away"), set(range(store.made + 3, 10_000))
+    first = calls_before_the_clean_up(store, library) + 1
+    store.error, store.fails_at = StoreUnavailable("away"), set(range(store.made + first, 10_000))
     report = leak_test(library)
     assert (report.leak_rate, report.recall, report.is_green) == (0.0, 1.0, False)
     assert any("could not be removed (StoreUnavailable)" in problem for problem in report.problems)
@@ -307,7 +383,8 @@ def test_what_could_not_be_removed_is_reported() -> None:
 def test_what_could_not_be_removed_after_an_error_is_said_with_it() -> None:
     store = Fails({"delete"})
     library = library_on(store)
-    store.error, store.fails_at = StoreUnavailable("away"), set(range(1, 10_000))
+    last = calls_before_the_clean_up(store, library)
+    store.error, store.fails_at = StoreUnavailable("away"), set(range(store.made + last, 10_000))
     with pytest.raises(StoreUnavailable) as caught:
         leak_test(library)
     assert any("canaries are left" in note for note in caught.value.__notes__)
@@ -320,10 +397,96 @@ def test_sources_that_a_store_takes_for_one_are_said() -> None:
 
 
 def test_a_tenant_that_a_store_mixes_with_others_is_not_removed() -> None:
-    library = library_on(Rewrites(drops("tenantId"), {"scan", "delete"}))
+    library = library_on(Rewrites(drops("tenantId"), {"scan"}))
     report = leak_test(library)
     assert any("was not removed" in problem for problem in report.problems)
-    assert {"t s#0", "u r#0"} <= set(stored(library))
+    assert set(HELD) <= set(stored(library))
+
+
+REACHES_TOO_FAR: dict[str, Change] = {
+    "all": lambda _store, _where: Exists("tenantId"),
+    "any case": folds("tenantId", str.casefold),
+    "any normal form": folds("tenantId", composed),
+    "any width": folds("tenantId", compatible),
+    "trimmed": folds("tenantId", str.strip),
+    "patterns": folds("tenantId", with_wildcards),
+    "beginnings": takes_beginnings("tenantId"),
+}
+
+
+@pytest.mark.parametrize("change", REACHES_TOO_FAR.values(), ids=REACHES_TOO_FAR)
+@pytest.mark.parametrize("broken", [BlursTenantRemovals, lambda change: Rewrites(change, {"delete"})])
+def test_a_removal_that_reaches_too_far_is_red_and_cannot_reach_the_library(broken: Any, change: Change) -> None:
+    library = library_on(broken(change))
+    report = leak_test(library)
+    assert not report.is_green
+    assert ["throw-away collection" in problem for problem in report.problems] == [True]
+    assert stored(library) == HELD
+    assert list(library._store._collections) == ["library"]  # type: ignore[attr-defined] # noqa: SLF001 - what is left
+
+
+def test_a_rehearsal_leaves_no_collection(store: VectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    create = type(store).create_collection
+
+    def create_collection(self: VectorStore, name: str, spec: CollectionSpec) -> None:
+        made.append(name)
+        create(self, name, spec)
+
+    library = library_on(store)
+    monkeypatch.setattr(type(store), "create_collection", create_collection)
+    leak_test(library)
+    (name,) = made
+    assert name.startswith("leak-test-")
+    assert store.collection(name) is None
+
+
+@pytest.mark.parametrize(("of_tenants", "begin"), [(False, 1), (True, 1), (True, 3)])
+def test_at_the_first_of_the_librarys_own_that_goes_it_stops(of_tenants: Any, begin: int) -> None:
+    library = library_on(TakesMore(of_tenants=of_tenants, begin=begin))
+    report = leak_test(library)
+    assert any("1 passages of the library's own went" in problem for problem in report.problems)
+    assert any("canaries are left" in problem for problem in report.problems) is of_tenants
+    assert sum(line in HELD for line in stored(library)) == len(HELD) - 1
+
+
+def test_an_error_beside_the_loss_does_not_hide_it() -> None:
+    class TakesAndFails(TakesMore):
+        def delete(self, name: str, *, where: Filter) -> int:
+            super().delete(name, where=where)
+            if name == "library":
+                raise StoreUnavailable("away")
+            return 1
+
+    library = library_on(TakesAndFails(of_tenants=False))
+    assert any("the library's own went" in problem for problem in leak_test(library).problems)
+    assert sum(line in HELD for line in stored(library)) == len(HELD) - 1
+
+
+def test_a_tenants_removal_that_takes_other_canaries_in_the_library_alone_is_red() -> None:
+    library = library_on(BlursTenantRemovals(takes_beginnings("tenantId"), "library"))
+    report = leak_test(library)
+    assert any("not found" in problem for problem in report.problems)
+    assert report.leaked == 0
+    assert stored(library) == HELD
+
+
+def test_a_concurrent_writer_is_no_loss() -> None:
+    seen = Witnesses.called(library := library_on(MemoryStore()), [OWN])
+    with seen.watching():
+        library.index_source(source("a", "another"))
+    assert seen.tenant_ids == ("t", "u")
+
+
+@pytest.mark.parametrize(("later", "lost"), [("abc", 0), ("bc", 1), ("Aabc", 0), ("c", 2), ("", 3)])
+def test_what_a_full_page_has_no_room_for_any_more_is_not_lost(later: str, lost: int) -> None:
+    def seen(names: str, end: str | None = None) -> _Seen:
+        places = frozenset(Cursor("t", name, 0) for name in names)
+        return _Seen(places, None if end is None else Cursor("t", end, 0))
+
+    assert seen("abc", "c").lost_in(seen(later)) == lost
+    assert seen("abc", "c").lost_in(seen("Aab", "b")) == 0
+    assert seen("abc", "c").lost_in(seen("Ab", "b")) == 1
 
 
 def test_what_is_no_scope_is_refused_before_anything_is_planted() -> None:
@@ -374,7 +537,7 @@ DOOR = DoorReport("search", "dense", 5, 4, 4, 4, 0, 0, is_refused=False)
         ((DoorReport("search", "dense", 0, 0, 0, 0, 0, 0, is_refused=False), DOOR), "not checked: search (dense)"),
         ((DoorReport("search", "dense", 0, 0, 0, 0, 0, 0, is_refused=True),), "nothing was checked"),
         ((DoorReport("count", None, 5, 0, 0, 0, 0, 0, is_refused=False), DOOR), "nothing found says nothing: count"),
-        ((DoorReport("count", None, 5, 4, 3, 3, 0, 0, is_refused=False),), "1 canaries were not found"),
+        ((DoorReport("count", None, 5, 4, 3, 3, 0, 0, is_refused=False),), "1 that callers may see were not found"),
         ((DoorReport("count", None, 5, 4, 4, 5, 1, 0, is_refused=False),), "1 passages or sources leaked"),
         ((DoorReport("count", None, 5, 4, 4, 4, 0, 2, is_refused=False),), "dropped 2 hits"),
     ],

@@ -5,15 +5,19 @@ from __future__ import annotations
 import secrets
 import string
 import unicodedata
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from stackroom import Conflict, Scope, Source
 from stackroom import _keys as keys
-from stackroom.filters import Eq, Exists
+from stackroom._scoping import microseconds
+from stackroom.filters import And, Eq, Exists, NotIn, Or, Range, matches
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from datetime import datetime
 
     from stackroom import Library
@@ -22,6 +26,8 @@ LIFETIME: Final = timedelta(hours=1)
 """When canaries expire that nobody could remove: a process that is killed leaves nothing visible for longer."""
 
 KIND: Final = "stackroom.canary"
+OTHER_KIND: Final = f"{KIND}.other"
+KINDS: Final = (KIND, OTHER_KIND)
 
 SHARED_WORDS: Final = "heron lantern tower"
 """Words of every canary. Others are random, and no text but its own holds them."""
@@ -63,8 +69,8 @@ class Names:
     @classmethod
     def drawn(cls) -> Names:
         """Return names that nobody else has."""
-        named = {what: lookalikes(f"canary-{what}-\u00e9-{_letters(14)}x") for what in ("tenant", "group", "source")}
-        return cls(named["tenant"], named["group"], named["source"], f"canaries-{_letters(14)}", _letters(8))
+        named = {what: lookalikes(f"canary-{what}-\u00e9-{letters(14)}x") for what in ("tenant", "group", "source")}
+        return cls(named["tenant"], named["group"], named["source"], f"canaries-{letters(14)}", letters(8))
 
     @property
     def tenant(self) -> str:
@@ -78,7 +84,7 @@ class Names:
 
     def word(self) -> str:
         """Return a word that no text holds yet; it begins as all words of this audit."""
-        return self.prefix + _letters(8)
+        return self.prefix + letters(8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +116,11 @@ class Planting:
     library: Library
     names: Names
     now: datetime
+    watching: Callable[[], AbstractContextManager[None]] = nullcontext
     _held: dict[tuple[str, str], list[Canary]] = field(default_factory=dict)
     _gone: list[Canary] = field(default_factory=list)
     problems: dict[str, None] = field(default_factory=dict)
+    places: dict[str, dict[str, None]] = field(default_factory=dict)
 
     @property
     def canaries(self) -> list[Canary]:
@@ -120,11 +128,22 @@ class Planting:
         return [canary for planted in self._held.values() for canary in planted] + self._gone
 
     def plant(self) -> None:
-        """Plant them all."""
-        self._plant_lookalikes()
-        for tenant_id in (self.names.tenant, self.names.tenants["in upper case"]):
-            self._plant_what_never_shows(tenant_id)
-        self._lead_through_life()
+        """Plant them all, at first one that goes through every write while somebody watches the library's own."""
+        with self.watching():
+            self._begin_with_one()
+        with self.watching():
+            self._plant_lookalikes()
+            for tenant_id in (self.names.tenant, self.names.tenants["in upper case"]):
+                self._plant_what_never_shows(tenant_id)
+            self._lead_through_life()
+        with self.watching():
+            self._remove_tenant(self.names.tenants["without its last letter"])
+
+    def _begin_with_one(self) -> None:
+        for _ in range(2):
+            self._put(self.names.tenant, "the first", [self.names.group], "the first source")
+        self._rescope("the first", [self.names.groups["in upper case"]])
+        self._remove("the first")
 
     def _plant_lookalikes(self) -> None:
         names = self.names
@@ -151,8 +170,7 @@ class Planting:
             for tenant in (tenant_id, names.tenants["in upper case"]):
                 before = others if name == "got" else groups
                 self._put(tenant, name, before, f"a source called {name}", names.folder, passages=2)
-        self.library.remove_source(self._source_id("removed"), tenant_id=tenant_id)
-        self._hide(tenant_id, "removed", "removed")
+        self._remove("removed")
         self._put(tenant_id, "emptied", groups, "emptied", passages=0)
         self._put(tenant_id, "replaced", others, "replaced, for another group", names.folder)
         self._rescope("given away", others)
@@ -182,6 +200,7 @@ class Planting:
             folder_id,
             expires_at=self.now + LIFETIME if expires_at is None else expires_at,
         )
+        self.places.setdefault(tenant_id, {})[source_id] = None
         try:
             self.library.index_source(source)
         except Conflict:
@@ -204,6 +223,17 @@ class Planting:
         known = {"acl_groups": tuple(acl_groups), "trap": f"re-scoped: {name}", **changes}
         self._held[place] = [replace(canary, **known) for canary in self._held.get(place, [])]
 
+    def _remove(self, name: str) -> None:
+        self.library.remove_source(self._source_id(name), tenant_id=self.names.tenant)
+        self._hide(self.names.tenant, name, "removed")
+
+    def _remove_tenant(self, tenant_id: str) -> None:
+        self.library.remove_tenant(tenant_id)
+        for place in [place for place in self._held if place[0] == tenant_id]:
+            self._gone += [
+                replace(canary, acl_groups=(), trap="of a removed tenant") for canary in self._held.pop(place)
+            ]
+
     def _source_id(self, name: str) -> str:
         return self.names.source_ids.get(name, f"{self.names.source_ids['as it is']} {name}")
 
@@ -212,54 +242,17 @@ class Planting:
         return f"The {word} heron kept a {other} lantern in the tower."
 
 
-def is_in_use(library: Library) -> bool:
-    """Tell whether a library holds anything but canaries."""
+def is_in_use(library: Library, now: datetime) -> bool:
+    """Tell whether a library holds anything but canaries that somebody may see: active, and not expired."""
+    visible = And(
+        Eq(keys.STATUS, keys.ACTIVE),
+        Or(Exists(keys.EXPIRES, exists=False), Range(keys.EXPIRES, gt=microseconds(now))),
+        NotIn(keys.KIND, KINDS),
+    )
     everything = library._reading.records(Exists(keys.TENANT))  # noqa: SLF001 - beyond any scope
-    return any(record.metadata.get(keys.KIND) != KIND for record in everything)
+    return any(matches(visible, record.metadata) for record in everything)
 
 
-def clean_up(library: Library, names: Names) -> list[str]:
-    """Remove all that was planted, count what is left, and return what went wrong, in words.
-
-    Nothing stops it half-way, no interrupt either: what did is raised at the end.
-    """
-    problems: list[str] = []
-    interrupt: BaseException | None = None
-    for tenant_id in names.tenants.values():
-        for is_last in (False, True):
-            try:
-                problems += _removed(library, tenant_id)
-                break
-            except Exception as error:  # noqa: BLE001 - whatever it is, the other tenants are still to be removed
-                problems += [f"a throw-away tenant could not be removed ({type(error).__name__})"] if is_last else []
-            except BaseException as error:  # noqa: BLE001 - raised below
-                interrupt = error
-    problems = [*dict.fromkeys(problems), *_left_over(library, names)]
-    if interrupt is not None:
-        for problem in problems:
-            interrupt.add_note(problem)
-        raise interrupt
-    return problems
-
-
-def _removed(library: Library, tenant_id: str) -> list[str]:
-    """Remove a tenant, unless the store shows that it would not stop there."""
-    store, collection = library._store, library._collection  # noqa: SLF001 - expired ones, too
-    page = store.scan(collection, where=Eq(keys.TENANT, tenant_id), limit=1000)
-    if any(record.tenant_id != tenant_id for record in page):
-        return ["a throw-away tenant was not removed: asked for it, the store shows others', and might remove those"]
-    library.remove_tenant(tenant_id)
-    return []
-
-
-def _left_over(library: Library, names: Names) -> list[str]:
-    store, collection = library._store, library._collection  # noqa: SLF001 - expired ones, too
-    try:
-        left = sum(store.count(collection, where=Eq(keys.TENANT, tenant_id)) for tenant_id in names.tenants.values())
-    except Exception as error:  # noqa: BLE001 - reported: what is left cannot be told
-        return [f"it could not be counted what is left of the canaries ({type(error).__name__})"]
-    return [f"{left} canaries are left; they expire within an hour, and sweep() deletes them then"] if left else []
-
-
-def _letters(number: int) -> str:
+def letters(number: int) -> str:
+    """Return random small letters."""
     return "".join(secrets.choice(string.ascii_lowercase) for _ in range(number))

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stackroom import Library
 from stackroom._scoping import check_scope
-from stackroom.auditing._canaries import Names, Planting, clean_up, is_in_use
+from stackroom.auditing._canaries import Names, Planting, is_in_use
 from stackroom.auditing._doors import Audit, callers_of
+from stackroom.auditing._hour import Hour
+from stackroom.auditing._removals import ReachesTooFarError, Witnesses, clean_up, left_over, rehearse
 from stackroom.auditing._report import LeakReport, problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from stackroom import Scope
+
+
+_EMPTY: Final = (
+    "the library is empty, or nobody can see what is in it: a test of it would show nothing; index something first"
+)
 
 
 def leak_test(library: Library, *, others: Iterable[Scope] = ()) -> LeakReport:
@@ -37,20 +44,38 @@ def leak_test(library: Library, *, others: Iterable[Scope] = ()) -> LeakReport:
     if not isinstance(library, Library):
         raise ValueError(f"leak_test takes a Library, not {type(library).__name__}")
     scopes = [check_scope(scope) for scope in others]
-    if not is_in_use(library):
-        problem = "the library is empty: a test of it would show nothing; index something first"
-        return LeakReport((), 0, 0, (), (problem,))
-    names = Names.drawn()
-    planting = Planting(library, names, library._time())  # noqa: SLF001 - expiry goes by the library's clock
+    hour = Hour.begun(library)
+    if not is_in_use(library, hour.begin):
+        return _nothing_planted(_EMPTY)
+    names, witnesses = Names.drawn(), Witnesses.called(library, scopes)
+    try:
+        rehearse(library, names, witnesses)
+    except ReachesTooFarError as reached:
+        return _nothing_planted(str(reached))
+    return _tested(Planting(library, names, hour.begin, witnesses.watching), scopes, hour, witnesses)
+
+
+def _nothing_planted(problem: str) -> LeakReport:
+    return LeakReport((), 0, 0, (), (problem,))
+
+
+def _tested(planting: Planting, scopes: list[Scope], hour: Hour, witnesses: Witnesses) -> LeakReport:
+    """Plant, look, remove and report; where a write reaches the library's own, nothing follows it."""
     try:
         planting.plant()
-        audit = Audit(library, names, planting.canaries)
-        callers = list(callers_of(names, scopes))
+        audit = Audit(planting.library, planting.names, planting.canaries)
+        callers = list(callers_of(planting.names, scopes))
         for caller in callers:
-            audit.try_all(caller)
-        problems = (*planting.problems, *problems_of(audit.reports()), *clean_up(library, names))
+            if hour.is_on():
+                audit.try_all(caller)
+        hour.is_on()
+        found = (*planting.problems, *hour.problems(), *problems_of(audit.reports(), is_late=hour.is_late))
+        problems = (*found, *clean_up(planting, witnesses))
+    except ReachesTooFarError as reached:
+        problems = (*planting.problems, str(reached), *left_over(planting))
+        return LeakReport((), len(planting.canaries), 0, (), problems)
     except BaseException as error:
-        for problem in clean_up(library, names):
+        for problem in clean_up(planting, witnesses):
             error.add_note(problem)
         raise
     return LeakReport(audit.reports(), len(audit.canaries), len(callers), tuple(audit.leaks), problems)

@@ -90,8 +90,11 @@ class LeakReport:
         return _share(sum(door.found for door in self.doors), sum(door.expected for door in self.doors)) or 0.0
 
 
-def problems_of(doors: tuple[DoorReport, ...]) -> list[str]:
-    """Return what the doors show to be wrong, in words."""
+def problems_of(doors: tuple[DoorReport, ...], *, is_late: bool = False) -> list[str]:
+    """Return what the doors show to be wrong, in words; when it was too late, nothing missing is wrong.
+
+    Of a door that a store refused at times, all that did come through counts.
+    """
     tried = [door for door in doors if not door.is_refused]
     untried = [_name(door) for door in tried if not door.calls]
     blind = [_name(door) for door in tried if door.calls and not door.expected]
@@ -99,14 +102,14 @@ def problems_of(doors: tuple[DoorReport, ...]) -> list[str]:
         (not any(door.calls for door in tried), "nothing was checked"),
         (untried, f"not checked: {', '.join(untried)}"),
         (blind, f"nothing was expected, so that nothing found says nothing: {', '.join(blind)}"),
-        (leaked := sum(door.leaked for door in tried), f"{leaked} passages or sources leaked"),
+        (leaked := sum(door.leaked for door in doors), f"{leaked} passages or sources leaked"),
         (
-            dropped := sum(door.dropped for door in tried),
+            dropped := sum(door.dropped for door in doors),
             f"the check dropped {dropped} hits: the store leaks, and only the second lock held",
         ),
         (
-            missing := sum(door.expected - door.found for door in tried),
-            f"{missing} canaries were not found by those who may see them: what hides everything leaks nothing either",
+            missing := 0 if is_late else sum(door.expected - door.found for door in doors),
+            f"{missing} that callers may see were not found: what hides everything leaks nothing either",
         ),
     ]
     return [problem for is_there, problem in found if is_there]
