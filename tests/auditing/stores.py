@@ -9,10 +9,12 @@ from collections.abc import Set as AbstractSet
 from typing import Any, TypeAlias
 
 from numpy.typing import ArrayLike
+from tests.library.doubles import DropsConditions
 
-from stackroom import MetadataValue
+from stackroom import CapabilityError, MetadataValue, Note
+from stackroom._filters import conjuncts
 from stackroom.filters import And, Eq, Exists, Filter, In, Or
-from stackroom.stores import Cursor, LexicalQuery, Match, MemoryStore, Page, Record
+from stackroom.stores import Cursor, LexicalQuery, Match, Matches, MemoryStore, Page, Record
 
 Change: TypeAlias = Callable[["Rewrites", Filter], Filter]
 
@@ -68,6 +70,49 @@ class Rewrites(MemoryStore):
         return super().delete(name, where=self.asked("delete", where))
 
 
+class LosesGroups(Rewrites):
+    """In the calls named it forgets the groups of a scope when a condition has something else in it."""
+
+    def __init__(self, has: Callable[[MemoryStore, Filter], bool], calls: AbstractSet[str] = READS) -> None:
+        super().__init__(self._without_groups, calls)
+        self.has = has
+
+    @staticmethod
+    def _without_groups(_store: Rewrites, where: Filter) -> Filter:
+        return And() if isinstance(where, In) and where.key == "aclGroups" else where
+
+    def asked(self, call: str, where: Filter) -> Filter:
+        is_lost = any(self.has(self, member) for member in conjuncts(where))
+        return super().asked(call, where) if is_lost else where
+
+
+def names(key: str) -> Callable[[MemoryStore, Filter], bool]:
+    """Tell whether a condition is about a key."""
+    return lambda _store, where: getattr(where, "key", None) == key
+
+
+def is_of_many(store: MemoryStore, where: Filter) -> bool:
+    """Tell whether a condition names a tenant of more than 100 passages."""
+    return isinstance(where, Eq) and where.key == "tenantId" and MemoryStore.count(store, "library", where=where) > 100
+
+
+class SaysItDroppedNothing(DropsConditions):
+    """Shows what it must not, with notes of its own in which all is well."""
+
+    def dense(self, *given: Any, **asked: Any) -> list[Match]:
+        return Matches(super().dense(*given, **asked), [Note("dropped_by_check", "0 were dropped")])
+
+    def lexical(self, *given: Any, **asked: Any) -> list[Match]:
+        return Matches(super().lexical(*given, **asked), [Note("dropped_by_check", "0 were dropped")])
+
+
+class RefusesDense(MemoryStore):
+    """Refuses what it declares that it can."""
+
+    def dense(self, *_given: Any, **_asked: Any) -> list[Match]:
+        raise CapabilityError("no vectors today")
+
+
 def drops(key: str) -> Change:
     """Forget the condition on a key."""
 
@@ -120,7 +165,7 @@ def finds_nothing(_store: Rewrites, where: Filter) -> Filter:
 
 
 class TakesMore(MemoryStore):
-    """Its removals in a collection called `library` take one more record each, the last of a tenant with a short name."""
+    """Its removals in a collection called `library` take one more record: the last of a tenant with a short name."""
 
     def __init__(self, *, of_tenants: bool, begin: int = 1) -> None:
         super().__init__()
@@ -131,7 +176,8 @@ class TakesMore(MemoryStore):
         if name == "library" and isinstance(where, Eq) is self.of_tenants:
             self.until -= 1
             if self.until < 1:
-                tenant_id, source_id, index = max(key for key in self._collections[name].records if len(key[0]) == 1)
+                records = self._collections[name].records
+                tenant_id, source_id, index = max(key for key in records if len(key[0]) == 1)
                 where = Or(where, And(Eq("tenantId", tenant_id), Eq("sourceId", source_id), Eq("index", index)))
         return super().delete(name, where=where)
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.auditing.libraries import HELD, OWN, library_on, stored
 from tests.auditing.stores import (
     READS,
-    BlursTenantRemovals,
     Change,
     CountsAll,
     Fails,
     ForgetsRemovals,
     ForgetsUpdates,
     KeepsOldVersions,
+    RefusesDense,
     Rewrites,
-    TakesMore,
+    SaysItDroppedNothing,
     compatible,
     composed,
     drops,
@@ -32,44 +32,15 @@ from tests.auditing.stores import (
 )
 from tests.library.doubles import DropsConditions, HandClock, RepeatsRows, source
 
-from stackroom import Library, Note, Scope, ScopeError, StoreUnavailable
+from stackroom import CapabilityError, Library, Note, Scope, ScopeError
 from stackroom._check import Check
 from stackroom._search import Notes
-from stackroom.auditing import DoorReport, LeakReport, _leak_test, leak_test
+from stackroom.auditing import DoorReport, LeakReport, leak_test
 from stackroom.auditing._canaries import LIFETIME, Names, Planting, lookalikes
-from stackroom.auditing._removals import Witnesses, _Seen, clean_up
 from stackroom.auditing._report import problems_of
 from stackroom.embedders import HashingEmbedder
-from stackroom.filters import Eq, Exists, Filter
-from stackroom.stores import CollectionSpec, Cursor, EmbeddedStore, MemoryStore, VectorStore
-
-OWN = Scope("t", ["g"])
-
-
-def library_on(store: VectorStore, **options: Any) -> Library:
-    """Return a library in use: two tenants, of which one has passages in a folder and a word of every canary."""
-    library = Library(store, "library", HashingEmbedder(32), **options)
-    library.index_source(source("s", "a heron in the tower", "more text", folder_id="f"))
-    library.index_source(source("r", "a lantern", tenant_id="u"))
-    if isinstance(store, Rewrites):
-        store.is_broken = True
-    return library
-
-
-def stored(library: Library) -> list[str]:
-    """Return all that a store really holds, by tenant and id."""
-    records = library._store.scan("library", where=Exists("tenantId"), limit=1000)  # noqa: SLF001 - beyond any scope
-    return [f"{record.tenant_id} {record.id}" for record in records]
-
-
-HELD = ["t s#0", "t s#1", "u r#0"]
-
-
-@pytest.fixture(params=["memory", "embedded"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[VectorStore]:
-    made: VectorStore = MemoryStore() if request.param == "memory" else EmbeddedStore(tmp_path / "store")
-    yield made
-    made.close()
+from stackroom.filters import Eq
+from stackroom.stores import MemoryStore, VectorStore
 
 
 def test_it_is_green_where_nothing_leaks_and_says_how_much_it_tried(store: VectorStore) -> None:
@@ -286,108 +257,11 @@ def test_a_clock_that_goes_back_is_said() -> None:
 )
 def test_an_impossible_clock_is_refused_before_anything_is_planted(now: datetime) -> None:
     clock = HandClock()
-    library = library_on(store := Fails(WRITES), clock=clock)
+    library = library_on(store := Fails({"replace", "update", "delete"}), clock=clock)
     clock.now, made = now, store.made
     with pytest.raises(ValueError, match="clock"):
         leak_test(library)
     assert store.made == made
-
-
-KILLED = """
-import os, signal, sys
-from stackroom import Library
-from stackroom.auditing import _doors, leak_test
-from stackroom.embedders import HashingEmbedder
-
-_doors.Audit.try_all = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-leak_test(Library.open(sys.argv[1], embedder=HashingEmbedder(32)))
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
-def test_what_a_killed_process_leaves_is_gone_an_hour_later(tmp_path: Path) -> None:
-    path = tmp_path / "library"
-    with Library.open(path, embedder=HashingEmbedder(32)) as library:
-        library.index_source(source("s", "a heron"))
-    ran = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
-    assert ran.returncode == -9
-    later = HandClock()
-    later.now = datetime.now(UTC) + timedelta(hours=1)
-    with Library.open(path, embedder=HashingEmbedder(32), clock=later) as library:
-        assert len(stored(library)) > 40
-        library.sweep()
-        assert stored(library) == ["t s#0"]
-
-
-WRITES = frozenset({"replace", "update", "delete"})
-
-
-def calls_before_the_clean_up(store: Fails, library: Library) -> int:
-    """Return how many calls a leak test makes until it removes what it planted."""
-    begin, made = store.made, 0
-
-    def noted(*given: Any) -> list[str]:
-        nonlocal made
-        made = store.made - begin
-        return clean_up(*given)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(_leak_test, "clean_up", noted)
-        leak_test(library)
-    return made
-
-
-@pytest.mark.parametrize("error", [StoreUnavailable("away"), KeyboardInterrupt(), ZeroDivisionError()], ids=repr)
-@pytest.mark.parametrize(("calls", "step"), [(WRITES, 3), (READS, 307)], ids=["writes", "reads"])
-def test_whatever_fails_at_whatever_step_it_cleans_up(error: BaseException, calls: frozenset[str], step: int) -> None:
-    store = Fails(calls)
-    library = library_on(store)
-    made = calls_before_the_clean_up(store, library)
-    store.error = error
-    for number in range(1, made, step):
-        store.fails_at = {store.made + number}
-        with pytest.raises(type(error)):
-            leak_test(library)
-        store.fails_at = frozenset()
-        assert stored(library) == HELD, f"call {number} of {made}"
-
-
-@pytest.mark.parametrize("error", [StoreUnavailable("away"), KeyboardInterrupt()], ids=repr)
-def test_what_interrupts_the_removal_does_not_end_it(error: BaseException) -> None:
-    store = Fails({"delete"})
-    library = library_on(store)
-    leak_test(library)
-    removals = store.made
-    store.error = error
-    for number in (removals - 6, removals):
-        store.fails_at = {store.made + number}
-        if isinstance(error, KeyboardInterrupt):
-            with pytest.raises(KeyboardInterrupt):
-                leak_test(library)
-        else:
-            assert leak_test(library).is_green
-        assert stored(library) == HELD
-
-
-def test_what_could_not_be_removed_is_reported() -> None:
-    store = Fails({"delete"})
-    library = library_on(store)
-    first = calls_before_the_clean_up(store, library) + 1
-    store.error, store.fails_at = StoreUnavailable("away"), set(range(store.made + first, 10_000))
-    report = leak_test(library)
-    assert (report.leak_rate, report.recall, report.is_green) == (0.0, 1.0, False)
-    assert any("could not be removed (StoreUnavailable)" in problem for problem in report.problems)
-    assert any("canaries are left" in problem for problem in report.problems)
-
-
-def test_what_could_not_be_removed_after_an_error_is_said_with_it() -> None:
-    store = Fails({"delete"})
-    library = library_on(store)
-    last = calls_before_the_clean_up(store, library)
-    store.error, store.fails_at = StoreUnavailable("away"), set(range(store.made + last, 10_000))
-    with pytest.raises(StoreUnavailable) as caught:
-        leak_test(library)
-    assert any("canaries are left" in note for note in caught.value.__notes__)
 
 
 def test_sources_that_a_store_takes_for_one_are_said() -> None:
@@ -396,101 +270,8 @@ def test_sources_that_a_store_takes_for_one_are_said() -> None:
     assert report.leaked > 0
 
 
-def test_a_tenant_that_a_store_mixes_with_others_is_not_removed() -> None:
-    library = library_on(Rewrites(drops("tenantId"), {"scan"}))
-    report = leak_test(library)
-    assert any("was not removed" in problem for problem in report.problems)
-    assert set(HELD) <= set(stored(library))
-
-
-REACHES_TOO_FAR: dict[str, Change] = {
-    "all": lambda _store, _where: Exists("tenantId"),
-    "any case": folds("tenantId", str.casefold),
-    "any normal form": folds("tenantId", composed),
-    "any width": folds("tenantId", compatible),
-    "trimmed": folds("tenantId", str.strip),
-    "patterns": folds("tenantId", with_wildcards),
-    "beginnings": takes_beginnings("tenantId"),
-}
-
-
-@pytest.mark.parametrize("change", REACHES_TOO_FAR.values(), ids=REACHES_TOO_FAR)
-@pytest.mark.parametrize("broken", [BlursTenantRemovals, lambda change: Rewrites(change, {"delete"})])
-def test_a_removal_that_reaches_too_far_is_red_and_cannot_reach_the_library(broken: Any, change: Change) -> None:
-    library = library_on(broken(change))
-    report = leak_test(library)
-    assert not report.is_green
-    assert ["throw-away collection" in problem for problem in report.problems] == [True]
-    assert stored(library) == HELD
-    assert list(library._store._collections) == ["library"]  # type: ignore[attr-defined] # noqa: SLF001 - what is left
-
-
-def test_a_rehearsal_leaves_no_collection(store: VectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
-    create = type(store).create_collection
-
-    def create_collection(self: VectorStore, name: str, spec: CollectionSpec) -> None:
-        made.append(name)
-        create(self, name, spec)
-
-    library = library_on(store)
-    monkeypatch.setattr(type(store), "create_collection", create_collection)
-    leak_test(library)
-    (name,) = made
-    assert name.startswith("leak-test-")
-    assert store.collection(name) is None
-
-
-@pytest.mark.parametrize(("of_tenants", "begin"), [(False, 1), (True, 1), (True, 3)])
-def test_at_the_first_of_the_librarys_own_that_goes_it_stops(of_tenants: Any, begin: int) -> None:
-    library = library_on(TakesMore(of_tenants=of_tenants, begin=begin))
-    report = leak_test(library)
-    assert any("1 passages of the library's own went" in problem for problem in report.problems)
-    assert any("canaries are left" in problem for problem in report.problems) is of_tenants
-    assert sum(line in HELD for line in stored(library)) == len(HELD) - 1
-
-
-def test_an_error_beside_the_loss_does_not_hide_it() -> None:
-    class TakesAndFails(TakesMore):
-        def delete(self, name: str, *, where: Filter) -> int:
-            super().delete(name, where=where)
-            if name == "library":
-                raise StoreUnavailable("away")
-            return 1
-
-    library = library_on(TakesAndFails(of_tenants=False))
-    assert any("the library's own went" in problem for problem in leak_test(library).problems)
-    assert sum(line in HELD for line in stored(library)) == len(HELD) - 1
-
-
-def test_a_tenants_removal_that_takes_other_canaries_in_the_library_alone_is_red() -> None:
-    library = library_on(BlursTenantRemovals(takes_beginnings("tenantId"), "library"))
-    report = leak_test(library)
-    assert any("not found" in problem for problem in report.problems)
-    assert report.leaked == 0
-    assert stored(library) == HELD
-
-
-def test_a_concurrent_writer_is_no_loss() -> None:
-    seen = Witnesses.called(library := library_on(MemoryStore()), [OWN])
-    with seen.watching():
-        library.index_source(source("a", "another"))
-    assert seen.tenant_ids == ("t", "u")
-
-
-@pytest.mark.parametrize(("later", "lost"), [("abc", 0), ("bc", 1), ("Aabc", 0), ("c", 2), ("", 3)])
-def test_what_a_full_page_has_no_room_for_any_more_is_not_lost(later: str, lost: int) -> None:
-    def seen(names: str, end: str | None = None) -> _Seen:
-        places = frozenset(Cursor("t", name, 0) for name in names)
-        return _Seen(places, None if end is None else Cursor("t", end, 0))
-
-    assert seen("abc", "c").lost_in(seen(later)) == lost
-    assert seen("abc", "c").lost_in(seen("Aab", "b")) == 0
-    assert seen("abc", "c").lost_in(seen("Ab", "b")) == 1
-
-
 def test_what_is_no_scope_is_refused_before_anything_is_planted() -> None:
-    store = Fails(WRITES)
+    store = Fails({"replace", "update", "delete"})
     library = library_on(store)
     made = store.made
     with pytest.raises(ScopeError):
@@ -539,6 +320,7 @@ DOOR = DoorReport("search", "dense", 5, 4, 4, 4, 0, 0, is_refused=False)
         ((DoorReport("count", None, 5, 0, 0, 0, 0, 0, is_refused=False), DOOR), "nothing found says nothing: count"),
         ((DoorReport("count", None, 5, 4, 3, 3, 0, 0, is_refused=False),), "1 that callers may see were not found"),
         ((DoorReport("count", None, 5, 4, 4, 5, 1, 0, is_refused=False),), "1 passages or sources leaked"),
+        ((DOOR, DoorReport("search", "lexical", 1, 4, 4, 6, 2, 0, is_refused=True)), "2 passages or sources leaked"),
         ((DoorReport("count", None, 5, 4, 4, 4, 0, 2, is_refused=False),), "dropped 2 hits"),
     ],
 )
@@ -569,3 +351,18 @@ def test_a_removed_canary_is_gone_from_the_store_at_once() -> None:
     removed = f"{names.source_ids['as it is']} removed"
     held = library._store.scan("library", where=Eq("sourceId", removed), limit=10)  # noqa: SLF001 - beyond any scope
     assert {record.tenant_id for record in held} == {names.tenants["in upper case"]}
+
+
+def test_a_stores_own_notes_hide_nothing() -> None:
+    report = leak_test(library_on(SaysItDroppedNothing()))
+    assert report.dropped == leak_test(library_on(DropsConditions())).dropped > 100
+
+
+def test_a_note_of_what_was_dropped_counts_whatever_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Notes, "dropped", lambda _number: Note("dropped_by_check", "0 hits were dropped"))
+    assert leak_test(library_on(DropsConditions())).dropped > 0
+
+
+def test_a_store_that_refuses_what_it_declares_is_an_error() -> None:
+    with pytest.raises(CapabilityError):
+        leak_test(library_on(RefusesDense()))

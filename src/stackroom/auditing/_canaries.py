@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from stackroom import Library
+    from stackroom._model import Tier
 
 LIFETIME: Final = timedelta(hours=1)
 """When canaries expire that nobody could remove: a process that is killed leaves nothing visible for longer."""
@@ -63,6 +64,7 @@ class Names:
     tenants: dict[str, str]
     groups: dict[str, str]
     source_ids: dict[str, str]
+    tags: tuple[str, str]
     folder: str
     prefix: str
 
@@ -70,7 +72,8 @@ class Names:
     def drawn(cls) -> Names:
         """Return names that nobody else has."""
         named = {what: lookalikes(f"canary-{what}-\u00e9-{letters(14)}x") for what in ("tenant", "group", "source")}
-        return cls(named["tenant"], named["group"], named["source"], f"canaries-{letters(14)}", letters(8))
+        tags = f"canary-tag-{letters(14)}", f"canary-tag-{letters(14)}"
+        return cls(named["tenant"], named["group"], named["source"], tags, f"canaries-{letters(14)}", letters(8))
 
     @property
     def tenant(self) -> str:
@@ -98,6 +101,9 @@ class Canary:
     acl_groups: tuple[str, ...]
     folder_id: str | None
     trap: str
+    kind: str
+    tags: tuple[str, ...]
+    tier: Tier
 
     @property
     def identity(self) -> tuple[str, str, int]:
@@ -166,7 +172,7 @@ class Planting:
         """Change what one tenant holds; its lookalike in upper case holds the same source ids and must stay."""
         names, tenant_id, groups = self.names, self.names.tenant, [self.names.group]
         others = [names.groups["in upper case"]]
-        for name in ("removed", "emptied", "replaced", "given away", "got", "refiled"):
+        for name in ("removed", "emptied", "replaced", "given away", "got", "refiled", "tagged anew"):
             for tenant in (tenant_id, names.tenants["in upper case"]):
                 before = others if name == "got" else groups
                 self._put(tenant, name, before, f"a source called {name}", names.folder, passages=2)
@@ -176,6 +182,7 @@ class Planting:
         self._rescope("given away", others)
         self._rescope("got", groups)
         self._rescope("refiled", groups, folder_id="elsewhere")
+        self._rescope("tagged anew", groups, tags=names.tags[:1])
 
     def _put(
         self,
@@ -188,17 +195,21 @@ class Planting:
         passages: int = 1,
         expires_at: datetime | None = None,
     ) -> None:
-        """Index a source; what stood under its id is gone then."""
+        """Index a source, of another kind and tier and with one more tag when it is in a folder.
+
+        What stood under its id is gone then.
+        """
         source_id = self._source_id(name)
-        texts = [self._text() for _ in range(passages)]
         source = Source(
             source_id,
-            KIND,
+            KIND if folder_id is None else OTHER_KIND,
             tenant_id,
             acl_groups,
-            texts,
+            [self._text() for _ in range(passages)],
             folder_id,
+            tags=self.names.tags[: 1 if folder_id is None else 2],
             expires_at=self.now + LIFETIME if expires_at is None else expires_at,
+            tier="hot" if folder_id is None else "cold",
         )
         self.places.setdefault(tenant_id, {})[source_id] = None
         try:
@@ -208,8 +219,19 @@ class Planting:
             return
         self._hide(tenant_id, name, "a version that was replaced")
         self._held[tenant_id, source_id] = [
-            Canary(tenant_id, source_id, index, text, tuple(acl_groups), folder_id, trap)
-            for index, text in enumerate(texts)
+            Canary(
+                tenant_id,
+                source_id,
+                index,
+                passage.text,
+                source.acl_groups,
+                folder_id,
+                trap,
+                source.kind,
+                source.tags,
+                source.tier or "hot",
+            )
+            for index, passage in enumerate(source.passages)
         ]
 
     def _hide(self, tenant_id: str, name: str, trap: str) -> None:

@@ -6,21 +6,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
 
-from stackroom import CapabilityError, Scope, StoreError, StoreUnavailable, UnsupportedFilter
+from stackroom import CapabilityError, Scope, StoreError, StoreUnavailable
 from stackroom import _keys as keys
 from stackroom._model import Mode
 from stackroom._search import Notes
-from stackroom.auditing._canaries import SHARED_WORDS, Canary, Names
+from stackroom.auditing._canaries import OTHER_KIND, SHARED_WORDS, Canary, Names
 from stackroom.auditing._report import DoorReport, Leak
 
 if TYPE_CHECKING:
-    from stackroom import Hit, Library, Page, SourceInfo
+    from stackroom import Answer, Hit, Library, Page, SourceInfo
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 LEXICAL_MODES: Final[tuple[Mode, ...]] = ("hybrid", "lexical")
 
 _MOST_LEAKS: Final = 50
 _PAGE: Final = 3
+_DROPPED: Final = Notes.dropped(1).code
 
 Keeps: TypeAlias = Callable[[Canary], bool]
 
@@ -65,9 +66,12 @@ class Tally:
 
 def callers_of(names: Names, others: Iterable[Scope]) -> Iterator[Caller]:
     """Yield every kind of caller: the library's own, rightful ones, those who lack half of the right, lookalikes."""
-    for scope in others:
-        yield Caller("a scope of the library", scope, is_of_library=True)
     absent = Names.drawn()
+    own = list(others)
+    for scope in own:
+        yield Caller("a scope of the library", scope, is_of_library=True)
+    for tenant_id in dict.fromkeys(scope.tenant_id for scope in own):
+        yield Caller("a tenant of the library, a wrong group", Scope(tenant_id, [absent.group]), is_of_library=True)
     for how, tenant_id in names.tenants.items():
         yield Caller(f"the tenant's name {how}, the group", Scope(tenant_id, [names.group]))
     for how, group in list(names.groups.items())[1:]:
@@ -110,12 +114,12 @@ class Audit:
     # Questions
 
     def _questions(self, caller: Caller, rightful: Sequence[Canary]) -> Iterator[Question]:
-        everything = " ".join(canary.text.split()[1] for canary in self.canaries)
+        all_words = " ".join(canary.text.split()[1] for canary in self.canaries)
         foreign = next((canary for canary in self.canaries if canary not in rightful), self.canaries[0])
-        yield Question("", _all, text=everything)
-        yield Question("a foreign text", _all, text=foreign.text)
-        yield Question("match all", _all, options={"match": "all"}, modes=LEXICAL_MODES)
-        yield Question("prefix", _all, text=self.names.prefix, options={"prefix": True}, modes=LEXICAL_MODES)
+        yield Question("", everything, text=all_words)
+        yield Question("a foreign text", everything, text=foreign.text)
+        yield Question("match all", everything, options={"match": "all"}, modes=LEXICAL_MODES)
+        yield Question("prefix", everything, text=self.names.prefix, options={"prefix": True}, modes=LEXICAL_MODES)
         for question in self._narrowings(caller):
             if question.narrowing:
                 yield question
@@ -133,11 +137,18 @@ class Audit:
         tenant_id, group = self._foreign_tenant(caller), self.names.groups["in upper case"]
         either = [{keys.TENANT: tenant_id}, {keys.TENANT: caller.scope.tenant_id}, {keys.GROUPS: group}]
         if not caller.is_of_library:
-            yield Question("", _all)
-            yield Question("where either tenant", _all, {"where": {"$or": either}})
-        yield Question("source_ids", _all, {"source_ids": ids})
+            yield Question("", everything)
+            yield Question("where either tenant", everything, {"where": {"$or": either}})
+        yield Question("source_ids", everything, {"source_ids": ids})
         yield Question(
             "folder_id", lambda canary: canary.folder_id == self.names.folder, {"folder_id": self.names.folder}
+        )
+        tags = self.names.tags
+        yield Question("tags", lambda canary: canary.tags == tags, {"tags": tags})
+        yield Question(
+            "kinds and tiers",
+            lambda canary: (canary.kind, canary.tier) == (OTHER_KIND, "cold"),
+            {"kinds": [OTHER_KIND], "tiers": ["cold"]},
         )
         yield Question(
             "where foreign",
@@ -151,22 +162,36 @@ class Audit:
     # Doors
 
     def _search(self, caller: Caller, question: Question, mode: Mode, expected: Sequence[Canary]) -> None:
-        door = question.through("search")
-        tally = self._tally(door, mode)
+        answer = self.answer(caller, question, mode, top_k=len(self.canaries) + 1)
+        if answer is not None:
+            place = question.through("search"), mode
+            self._judge(self.tally(*place), place, caller, expected, answer)
+
+    def answer(self, caller: Caller, question: Question, mode: Mode, *, top_k: int) -> Answer | None:
+        """Search; None for what the store declares that it refuses. What it refuses otherwise is raised."""
+        tally = self.tally(question.through("search"), mode)
         try:
             answer = self.library.search(
                 question.text,
                 scope=caller.scope,
                 mode=mode,
-                top_k=len(self.canaries) + 1,
+                top_k=top_k,
                 **question.narrowing,
                 **question.options,
             )
-        except (CapabilityError, UnsupportedFilter):
+        except CapabilityError:
+            if not self._may_be_refused(question, mode):
+                raise
             tally.is_refused = True
-            return
-        tally.dropped += sum(map(Notes.dropped_in, answer.notes))
-        self._judge(tally, (door, mode), caller, expected, answer)
+            return None
+        tally.dropped += sum(max(1, Notes.dropped_in(note)) for note in answer.notes if note.code == _DROPPED)
+        return answer
+
+    def _may_be_refused(self, question: Question, mode: Mode) -> bool:
+        """Tell whether a store may refuse a search: words and beginnings of words, when it says so of itself."""
+        declared = self.library._store.capabilities  # noqa: SLF001 - what it says of itself
+        refuses_prefix = "prefix" in question.options and declared.prefix == "refused"
+        return refuses_prefix or (mode == "lexical" and declared.lexical == "refused")
 
     def _open(self, caller: Caller, rightful: Sequence[Canary]) -> None:
         """Ask for each source by its id: what it is, and its passages."""
@@ -175,26 +200,30 @@ class Audit:
             info = self.library.source(source_id, scope=caller.scope)
             self._judge_sources("source", caller, of_source, [] if info is None else [info])
             hits = self.library.passages(source_id, scope=caller.scope)
-            self._judge(self._tally("passages"), ("passages", None), caller, of_source, hits)
+            self._judge(self.tally("passages"), ("passages", None), caller, of_source, hits)
 
     def _list(self, caller: Caller, question: Question, expected: Sequence[Canary]) -> None:
+        found = self.listed(caller, question, page=_PAGE, most=len(self.canaries))
+        self._judge_sources(question.through("sources"), caller, expected, found)
+
+    def listed(self, caller: Caller, question: Question, *, page: int, most: int) -> list[SourceInfo]:
         """List page by page; a listing that does not end shows what lies in no order of its own tenant."""
-        door = question.through("sources")
         found: list[SourceInfo] = []
         try:
-            for page in self._pages(caller, question):
-                found += page
+            for part in self._pages(caller, question, page, most):
+                found += part
         except (StoreUnavailable, CapabilityError):
             raise
         except StoreError:
-            self._tally(door).leaked += 1
-            self._tell(door, None, caller, "a listing without an end")
-        self._judge_sources(door, caller, expected, found)
+            door = question.through("sources")
+            self.tally(door).leaked += 1
+            self.tell(door, None, caller, "a listing without an end")
+        return found
 
-    def _pages(self, caller: Caller, question: Question) -> Iterator[Page[SourceInfo]]:
+    def _pages(self, caller: Caller, question: Question, limit: int, most: int) -> Iterator[Page[SourceInfo]]:
         after = None
-        for _ in self.canaries:
-            page = self.library.sources(scope=caller.scope, limit=_PAGE, after=after, **question.narrowing)
+        for _ in range(most):
+            page = self.library.sources(scope=caller.scope, limit=limit, after=after, **question.narrowing)
             yield page
             after = page.next
             if after is None:
@@ -203,7 +232,7 @@ class Audit:
 
     def _count(self, caller: Caller, question: Question, expected: Sequence[Canary]) -> None:
         door = question.through("count")
-        tally = self._tally(door)
+        tally = self.tally(door)
         number = self.library.count(scope=caller.scope, **question.narrowing)
         tally.calls += 1
         tally.expected += len(expected)
@@ -211,11 +240,12 @@ class Audit:
         tally.shown += number
         if number > len(expected):
             tally.leaked += number - len(expected)
-            self._tell(door, None, caller, "a number that is too high")
+            self.tell(door, None, caller, "a number that is too high")
 
     # Judging
 
-    def _tally(self, door: str, mode: Mode | None = None) -> Tally:
+    def tally(self, door: str, mode: Mode | None = None) -> Tally:
+        """Return what came through a door so far."""
         return self.tallies.setdefault((door, mode), Tally())
 
     def _judge(
@@ -235,9 +265,9 @@ class Audit:
             shown = (str(hit.metadata.get(keys.TENANT)), hit.source_id, hit.index), hit.text
             if shown in rightful:
                 seen.add(shown)
-            elif hit.text in planted or not _is_own(caller, hit):
+            elif hit.text in planted or not is_own(caller, hit):
                 tally.leaked += 1
-                self._tell(*place, caller, planted.get(hit.text, "a passage that was not planted"))
+                self.tell(*place, caller, planted.get(hit.text, "a passage that was not planted"))
         tally.calls += 1
         tally.expected += len(rightful)
         tally.found += len(seen)
@@ -246,7 +276,7 @@ class Audit:
         self, door: str, caller: Caller, expected: Sequence[Canary], found: Sequence[SourceInfo]
     ) -> None:
         """Compare sources with what was expected: who may see them, how many passages they have."""
-        tally = self._tally(door)
+        tally = self.tally(door)
         rightful = {(canary.tenant_id, canary.source_id, canary.acl_groups): canary.trap for canary in expected}
         seen = {(info.tenant_id, info.source_id, info.acl_groups) for info in found}
         planted = {canary.identity[:2]: canary.trap for canary in self.canaries}
@@ -254,23 +284,31 @@ class Audit:
             if (info.tenant_id, info.source_id, info.acl_groups) not in rightful:
                 tally.leaked += 1
                 what = planted.get((info.tenant_id, info.source_id), "a source that was not planted")
-                self._tell(door, None, caller, what)
+                self.tell(door, None, caller, what)
         tally.calls += 1
         tally.expected += len(rightful)
         tally.shown += len(found)
         tally.found += len(seen & rightful.keys())
 
-    def _tell(self, door: str, mode: str | None, caller: Caller, what: str) -> None:
+    def enter(self, place: tuple[str, Mode | None], **numbers: int) -> None:
+        """Add one call to what came through a door."""
+        tally = self.tally(*place)
+        for name, number in {**numbers, "calls": 1}.items():
+            setattr(tally, name, getattr(tally, name) + number)
+
+    def tell(self, door: str, mode: str | None, caller: Caller, what: str) -> None:
+        """Keep an example of what leaked."""
         leak = Leak(door, mode, caller.kind, what)
         if len(self.leaks) < _MOST_LEAKS and leak not in self.leaks:
             self.leaks.append(leak)
 
 
-def _all(_canary: Canary) -> bool:
+def everything(_canary: Canary) -> bool:
+    """Keep every canary."""
     return True
 
 
-def _is_own(caller: Caller, hit: Hit) -> bool:
+def is_own(caller: Caller, hit: Hit) -> bool:
     """Tell whether a passage that was not planted lies in its caller's scope, as its metadata says."""
     groups = hit.metadata.get(keys.GROUPS)
     return (

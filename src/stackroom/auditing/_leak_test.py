@@ -9,6 +9,7 @@ from stackroom._scoping import check_scope
 from stackroom.auditing._canaries import Names, Planting, is_in_use
 from stackroom.auditing._doors import Audit, callers_of
 from stackroom.auditing._hour import Hour
+from stackroom.auditing._own import try_own
 from stackroom.auditing._removals import ReachesTooFarError, Witnesses, clean_up, left_over, rehearse
 from stackroom.auditing._report import LeakReport, problems_of
 
@@ -68,6 +69,8 @@ def _tested(planting: Planting, scopes: list[Scope], hour: Hour, witnesses: Witn
         for caller in callers:
             if hour.is_on():
                 audit.try_all(caller)
+                if caller.is_of_library:
+                    try_own(audit, caller)
         hour.is_on()
         found = (*planting.problems, *hour.problems(), *problems_of(audit.reports(), is_late=hour.is_late))
         problems = (*found, *clean_up(planting, witnesses))
