@@ -194,6 +194,13 @@ class BlursTenantRemovals(Rewrites):
         return super().delete(name, where=where) if is_blurred else MemoryStore.delete(self, name, where=where)
 
 
+class ForgetsTenantRemovals(MemoryStore):
+    """Says that it removed a tenant, and did not; sources go."""
+
+    def delete(self, name: str, *, where: Filter) -> int:
+        return self.count(name, where=where) if isinstance(where, Eq) else super().delete(name, where=where)
+
+
 class ForgetsRemovals(MemoryStore):
     """Says that it removed a source, and did not; whole tenants go."""
 

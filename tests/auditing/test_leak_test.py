@@ -233,6 +233,20 @@ def test_a_clock_that_moves_an_hour_meanwhile_is_said_to_and_nothing_else_is_bla
     assert stored(library) == HELD
 
 
+def test_a_clock_that_jumps_while_somebody_looks_is_said_too() -> None:
+    clock, told = HandClock(), 0
+
+    def jumping() -> datetime:
+        nonlocal told
+        told += 1
+        return clock.forward(hours=2) if told == 500 else clock.now
+
+    report = leak_test(library_on(MemoryStore(), clock=jumping))
+    assert report.recall < 1.0
+    assert report.problems[0].startswith("the canaries expired")
+    assert not any("not found" in problem for problem in report.problems)
+
+
 def test_a_clock_that_goes_back_is_said() -> None:
     clock = HandClock()
     library = library_on(MemoryStore(), clock=clock)

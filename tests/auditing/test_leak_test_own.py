@@ -13,8 +13,8 @@ from tests.library.doubles import HandClock, source
 
 from stackroom import Library, Scope
 from stackroom.auditing import LeakReport, _leak_test, _own, leak_test
-from stackroom.auditing._canaries import Planting
-from stackroom.auditing._doors import Caller, callers_of
+from stackroom.auditing._doors import Audit, Caller, callers_of
+from stackroom.auditing._own import try_own
 from stackroom.filters import Filter
 from stackroom.stores import MemoryStore, VectorStore
 
@@ -117,34 +117,54 @@ def test_of_a_large_tenant_a_page_is_judged_by_its_groups(monkeypatch: pytest.Mo
     assert own_leaks(report) >= {"sources", "passages", "source"}
 
 
-def test_writes_of_others_meanwhile_are_no_leak() -> None:
-    class IsWrittenTo(MemoryStore):
-        library: Library | None = None
+class IsWrittenTo(LosesGroups):
+    """Somebody else writes a source of its own anew, longer each time, at each of so many counts."""
 
-        def count(self, name: str, *, where: Filter) -> int:
-            if self.library is not None:
-                self.library.index_source(source("s", "a heron", "and more", f"{self.library.count}"))
-                self.library.index_source(source("new", f"{super().count(name, where=where)}", acl_groups=["board"]))
-            return super().count(name, where=where)
+    def __init__(self, times: int, calls: frozenset[str]) -> None:
+        super().__init__(is_of_many, calls)
+        self.left = times
+        self.library: Library | None = None
 
-    store = IsWrittenTo()
-    library = library_on(store)
+    def count(self, name: str, *, where: Filter) -> int:
+        if self.library is not None and self.left:
+            self.left -= 1
+            self.library.index_source(source("s", *(f"heron {number}" for number in range(2, 2000 - self.left))))
+        return super().count(name, where=where)
+
+
+def written_to_while_own(store: IsWrittenTo) -> LeakReport:
+    library = with_more(store)
+
+    def own(audit: Audit, caller: Caller) -> None:
+        store.library = library
+        try_own(audit, caller)
+        store.library = None
+
     with pytest.MonkeyPatch.context() as patched:
-
-        def plant(planting: Planting, planted: Any = Planting.plant) -> None:
-            planted(planting)
-            store.library = Library(store, "library", library._embedder)  # noqa: SLF001 - another writer
-
-        patched.setattr(Planting, "plant", plant)
-        report = leak_test(library, others=[OWN])
-    assert report.problems == ()
+        patched.setattr(_leak_test, "try_own", own)
+        return leak_test(library, others=[OWN])
 
 
-def test_what_expires_meanwhile_is_no_leak() -> None:
+@pytest.mark.usefixtures("only_own_callers")
+def test_writes_of_others_meanwhile_are_no_leak() -> None:
+    report = written_to_while_own(IsWrittenTo(1990, frozenset()))
+    assert report.leaked == 0
+    assert not any("not found" in problem for problem in report.problems)
+
+
+@pytest.mark.usefixtures("only_own_callers")
+def test_and_when_they_are_over_all_is_compared() -> None:
+    assert "count" in own_leaks(written_to_while_own(IsWrittenTo(1, frozenset({"count"}))))
+
+
+@pytest.mark.usefixtures("only_own_callers")
+def test_what_expires_meanwhile_is_no_leak_and_not_missed() -> None:
     clock = HandClock()
     library = library_on(MemoryStore(), clock=lambda: clock.forward(milliseconds=500))
-    for number in range(60):
-        expires_at = clock.now + timedelta(minutes=number)
+    begin = clock.now
+    for number in range(200):
+        expires_at = begin + timedelta(seconds=100 + 5 * number)
         library.index_source(source(f"e{number}", "soon gone", expires_at=expires_at))
     report = leak_test(library, others=[OWN])
-    assert report.problems == ()
+    assert report.leaked == 0
+    assert not any("not found" in problem for problem in report.problems)

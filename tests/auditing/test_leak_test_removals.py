@@ -15,6 +15,7 @@ from tests.auditing.stores import (
     BlursTenantRemovals,
     Change,
     Fails,
+    ForgetsTenantRemovals,
     Rewrites,
     TakesMore,
     compatible,
@@ -202,6 +203,12 @@ def test_a_tenants_removal_that_takes_other_canaries_in_the_library_alone_is_red
     report = leak_test(library)
     assert any("not found" in problem for problem in report.problems)
     assert report.leaked == 0
+    assert stored(library) == HELD
+
+
+def test_sources_are_removed_by_their_ids_so_that_no_tenants_removal_is_needed() -> None:
+    library = library_on(ForgetsTenantRemovals())
+    assert leak_test(library).leaked > 0
     assert stored(library) == HELD
 
 

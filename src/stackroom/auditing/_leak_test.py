@@ -31,16 +31,21 @@ def leak_test(library: Library, *, others: Iterable[Scope] = ()) -> LeakReport:
     case, with a space behind, one the beginning of another. Some canaries are expired, removed, replaced or re-scoped
     by the time they are looked for. Every door is tried: each mode of search with and without narrowings that name
     what is foreign, listings, single sources, counts. Scopes of the library's own, given as `others`, must see no
-    canary, and nothing outside of themselves.
+    canary, and of their tenant just what an operator sees that they may.
 
     Green is only a report of which all is true: every door was tried, all that callers may see was found and nothing
-    else was shown, the check had nothing to drop, the library holds more than canaries, and a count finds none left.
+    else was shown, the check had nothing to drop, the library holds more than canaries and what has expired, the hour
+    that canaries live was not over, and a count finds none left.
+
+    Removals are rehearsed before anything is planted, in a collection `leak-test-…` that is dropped again: if one takes
+    more than it is asked to, the report is red and nothing else happens. In the library, nothing more is removed once
+    a passage of its own has gone.
 
     The library is written to as by any other caller, by its own clock, and embeds the canaries and the questions: some
     fifty passages, and some twenty queries a caller. Whatever happens, what was planted is removed; what a process that
     is killed leaves expires within an hour. Errors of the store and the embedder are raised as they are, after the
-    removal; what could not be removed then is said in a note of the error. ValueError for what is no Library,
-    ScopeError for others that are no Scopes.
+    removal; what could not be removed then is said in a note of the error. ValueError for what is no Library
+    and for a clock at the edge of the years 1 to 9999, ScopeError for others that are no Scopes.
     """
     if not isinstance(library, Library):
         raise ValueError(f"leak_test takes a Library, not {type(library).__name__}")
