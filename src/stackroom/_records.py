@@ -21,15 +21,20 @@ if TYPE_CHECKING:
 
 
 def records_of(
-    source: Source, vectors: Sequence[NDArray[np.float32]], *, created_at: int, updated_at: int
+    source: Source,
+    vectors: Sequence[NDArray[np.float32]],
+    *,
+    created_at: int,
+    updated_at: int,
+    own: Mapping[str, MetadataValue],
 ) -> list[Record]:
-    """Return a source's passages as records; times are microseconds since 1970."""
-    shared = _source_metadata(source) | {keys.CREATED: created_at, keys.UPDATED: updated_at}
-    own = {key: value for key, value in source.metadata.items() if not keys.is_reserved(key)}
+    """Return a source's passages as records; times are microseconds since 1970, `own` more keys of the Library's."""
+    shared = {**_source_metadata(source), **own, keys.CREATED: created_at, keys.UPDATED: updated_at}
+    given = {key: value for key, value in source.metadata.items() if not keys.is_reserved(key)}
     records = []
     for index, (passage, vector) in enumerate(zip(source.passages, vectors, strict=True)):
         of_passage = {key: value for key, value in passage.metadata.items() if not keys.is_reserved(key)}
-        records.append(Record(passage.text, vector, {**of_passage, **own, **shared, keys.INDEX: index}))
+        records.append(Record(passage.text, vector, {**of_passage, **given, **shared, keys.INDEX: index}))
     return records
 
 
