@@ -29,7 +29,8 @@ NAMES: dict[str, str] = {
         "Scope Passage Source Narrowing Hit Answer Note SourceInfo Indexed Page MetadataValue Library RRF Weighted "
         "lexical_tokens snippet_around Snippet Turn chunk_turns TurnChunk PlacedTurn chunk_document DocumentChunk "
         "find_quote Quote StackroomError ScopeError SourceError FilterError UnsupportedFilter EmbedderError "
-        "EmbedderMismatch StoreError CapabilityError Conflict StoreUnavailable RankerError IndexingCancelled"
+        "EmbedderMismatch StoreError CapabilityError Conflict StoreUnavailable RankerError IndexingCancelled "
+        "InputCeilingWarning"
     ),
     "stackroom.text": "index_terms query_terms",
     "stackroom.embedders": (
@@ -41,7 +42,10 @@ NAMES: dict[str, str] = {
     ),
     "stackroom.filters": "Filter Eq Ne In NotIn All Contains Range Exists And Or Not parse matches as_dict",
     "stackroom.testing": "StoreConformance",
-    "stackroom.indexing": "CancelToken",
+    "stackroom.indexing": (
+        "CancelToken Document index_documents IndexReport EmbeddingReport Progress Failed InputCeilingWarning "
+        "ReembedReport"
+    ),
     "stackroom.auditing": "certify Certificate CapabilityCheck Wrong leak_test LeakReport DoorReport Leak",
 }
 
@@ -113,6 +117,11 @@ SIGNATURES: dict[str, str] = {
     "stackroom.filters.parse": "filter",
     "stackroom.filters.as_dict": "filter",
     "stackroom.filters.matches": "filter metadata",
+    "stackroom.indexing.Document": "id content=None text=None metadata=...",
+    "stackroom.indexing.index_documents": (
+        "library documents * tenant_id='_global' acl_groups=('everyone',) kind='document' tier=None ttl=None "
+        "cancel=None on_embedding=None on_progress=None max_concurrency=8 max_chunk_chars=None"
+    ),
     "stackroom.auditing.leak_test": "library * others=()",
 }
 
