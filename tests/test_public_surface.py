@@ -43,8 +43,8 @@ NAMES: dict[str, str] = {
     "stackroom.filters": "Filter Eq Ne In NotIn All Contains Range Exists And Or Not parse matches as_dict",
     "stackroom.testing": "StoreConformance",
     "stackroom.indexing": (
-        "CancelToken Document index_documents IndexReport EmbeddingReport Progress Failed InputCeilingWarning "
-        "ReembedReport"
+        "CancelToken Document index_documents index_folder Loaded IndexReport EmbeddingReport Progress Failed "
+        "InputCeilingWarning ReembedReport"
     ),
     "stackroom.auditing": "certify Certificate CapabilityCheck Wrong leak_test LeakReport DoorReport Leak",
 }
@@ -122,6 +122,14 @@ SIGNATURES: dict[str, str] = {
         "library documents * tenant_id='_global' acl_groups=('everyone',) kind='document' tier=None ttl=None "
         "cancel=None on_embedding=None on_progress=None max_concurrency=8 max_chunk_chars=None"
     ),
+    "stackroom.indexing.index_folder": (
+        "library path * tenant_id acl_groups kind='document' folder_id=None tags=() metadata={} tier=None ttl=None "
+        "corpus=None source_prefix='' include=None exclude=() hidden=False follow_symlinks=False encoding='utf-8' "
+        "max_file_bytes=26214400 loaders=None max_chars=1200 overlap_chars=150 prune=False dry_run=False "
+        "budget_chars=None price_per_million_tokens=None attempts=3 cancel=None on_embedding=None on_progress=None "
+        "max_concurrency=8 max_chunk_chars=None"
+    ),
+    "stackroom.indexing.Loaded": "text='' title=None passages=None",
     "stackroom.auditing.leak_test": "library * others=()",
 }
 

@@ -14,7 +14,7 @@ from stackroom._records import records_of
 from stackroom.embedders import Fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -36,7 +36,7 @@ class Stored:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     vectors: dict[str, NDArray[np.float32]] = field(default_factory=dict)
 
-    def add(self, record: Record, wanted: Collection[str]) -> None:
+    def add(self, record: Record, wanted: Container[str]) -> None:
         """Take note of one of its passages."""
         self.versions.add(record.version or 0)
         self.passages += 1
@@ -68,7 +68,7 @@ class Writing:
     fingerprint: Fingerprint
     now: Callable[[], int]
 
-    def look(self, tenant_id: str, wanted: Mapping[str, Collection[str]]) -> dict[str, Stored]:
+    def look(self, tenant_id: str, wanted: Mapping[str, Container[str]]) -> dict[str, Stored]:
         """Return what is stored of some sources of a tenant; of each, vectors of the texts wanted are kept."""
         found = {source_id: Stored() for source_id in wanted}
         for record in self.reading.records(of_sources(tenant_id, list(wanted)), vectors=True):

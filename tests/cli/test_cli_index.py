@@ -78,10 +78,10 @@ def test_an_empty_file_leaves_an_earlier_version_alone(stackroom: CommandLine, n
 
 
 def test_a_single_file_of_another_kind_is_said_and_the_command_fails(stackroom: CommandLine, here: Path) -> None:
-    (here / "letter.pdf").write_bytes(b"%PDF")
-    ran = stackroom.index("letter.pdf")
+    (here / "letter.odt").write_bytes(b"PK")
+    ran = stackroom.index("letter.odt")
     assert ran.code == 1
-    assert "skipped letter.pdf: it is none of .txt" in ran.err
+    assert "skipped letter.odt: it is none of .txt" in ran.err
 
 
 def test_a_transcript_that_is_none_is_said_with_its_line(stackroom: CommandLine, here: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_file_is_one_whatever_way_leads_to_it(stackroom: CommandLine, here: Pa
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("letter.pdf", b"%PDF"), ("broken.txt", b"caf\xe9"), ("talk.vtt", b"none"), ("empty.md", b" "), ("folder", None)],
+    [("letter.odt", b"PK"), ("broken.txt", b"caf\xe9"), ("talk.vtt", b"none"), ("empty.md", b" "), ("folder", None)],
 )
 @pytest.mark.parametrize("is_there", [True, False], ids=["an empty directory", "no directory"])
 def test_without_a_source_to_write_no_library_is_made(

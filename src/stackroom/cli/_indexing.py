@@ -13,7 +13,6 @@ from stackroom import Conflict, Indexed, Source, SourceError
 from stackroom.cli._files import Found, Skipped, SourceFile, shown_path
 from stackroom.cli._shown import message_console
 from stackroom.cli._visible import in_a_cell
-from stackroom.indexing._cues import BadTranscript
 from stackroom.indexing._loaders import LOADERS, Loaded, UndecodableText, passages_of
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def _index_file(library: Callable[[], Library], file: SourceFile, properties: Ma
         source = _source(file, loaded, properties)
     except UndecodableText as error:
         return skipped("encoding", str(error))
-    except (BadTranscript, SourceError) as error:
+    except (ValueError, SourceError) as error:
         return skipped("loader", str(error))
     except OSError as error:
         return skipped("unreadable", error.strerror or type(error).__name__)

@@ -3,6 +3,8 @@
 from stackroom._cancel import CancelToken
 from stackroom._errors import InputCeilingWarning
 from stackroom.indexing._documents import Document, index_documents
+from stackroom.indexing._folder import index_folder
+from stackroom.indexing._loaders import Loaded
 from stackroom.indexing._reports import (
     EmbeddingReport,
     Failed,
@@ -18,7 +20,9 @@ __all__ = [
     "Failed",
     "IndexReport",
     "InputCeilingWarning",
+    "Loaded",
     "Progress",
     "ReembedReport",
     "index_documents",
+    "index_folder",
 ]
