@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from stackroom import Library
 from stackroom.cli._problems import Refused
-from stackroom.embedders import Embedder, Fingerprint, FunctionEmbedder, HashingEmbedder, LocalEmbedder
-from stackroom.stores import EmbeddedStore
+from stackroom.embedders import (
+    Embedder,
+    Fingerprint,
+    FunctionEmbedder,
+    HashingEmbedder,
+    LocalEmbedder,
+    OpenAIEmbedder,
+)
+from stackroom.stores import EmbeddedStore, MemoryStore
 from stackroom.stores.embedded._directory import FORMAT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import ArrayLike
@@ -53,10 +60,17 @@ def opened(path: Path, embedder: str | None, *, embeds: bool = False, makes: boo
 
 
 @contextmanager
-def made_at_first_use(path: Path, embedder: str | None) -> Iterator[Callable[[], Library]]:
-    """Give a function that opens the library to write to; one that is missing is made at its first call."""
-    with ExitStack() as held:
-        yield cache(lambda: held.enter_context(opened(path, embedder, embeds=True, makes=True)).library)
+def opened_to_index(path: Path, embedder: str | None, *, writes: bool) -> Iterator[Library]:
+    """Open the library to index into, made when missing.
+
+    Without `writes` nothing is to be written or embedded: where there is none, one in memory stands for it.
+    """
+    if writes or has_library(path):
+        with opened(path, embedder, embeds=writes, makes=writes) as there:
+            yield there.library
+        return
+    with Library(MemoryStore(), COLLECTION, _named_embedder(embedder or "local")) as nowhere:
+        yield nowhere
 
 
 def check_library_exists(path: Path) -> None:
@@ -95,10 +109,16 @@ def _own_embedder_of(store: EmbeddedStore, path: Path, *, embeds: bool) -> Embed
 
 def _named_embedder(name: str) -> Embedder:
     """Make the embedder of a name that `--embedder` takes."""
-    kind, _, dimension = name.partition(":")
+    kind, _, detail = name.partition(":")
     if kind == "local":
         return LocalEmbedder()
-    return HashingEmbedder(int(dimension)) if dimension else HashingEmbedder()
+    if kind == "openai":
+        return _openai(detail)
+    return HashingEmbedder(int(detail)) if detail else HashingEmbedder()
+
+
+def _openai(model: str, dimension: int | None = None) -> OpenAIEmbedder:
+    return OpenAIEmbedder(model, base_url=os.environ.get("OPENAI_BASE_URL"), dimension=dimension)
 
 
 def _own_embedder(fingerprint: Fingerprint) -> Embedder:
@@ -107,6 +127,10 @@ def _own_embedder(fingerprint: Fingerprint) -> Embedder:
     hashing = HashingEmbedder(fingerprint.dimension)
     if fingerprint == hashing.fingerprint:
         return hashing
+    kind, _, model = fingerprint.id.partition(":")
+    if kind == "openai" and model:
+        usual = _openai(model)
+        return usual if usual.fingerprint == fingerprint else _openai(model, fingerprint.dimension)
     raise Refused(
         f"this library belongs to the embedder {fingerprint}, which the command line does not have: "
         "use it from Python, or search it with --mode lexical"

@@ -96,7 +96,7 @@ def index_folder(
     wish = Wish(known.keys(), included, strings(exclude, TypeError, "exclude"), hidden, follow_symlinks)
     named = None if corpus is None else name_of(corpus, ValueError, "corpus")
     root = _existing(path)
-    own_corpus = named or hashlib.blake2b(os.fsencode(os.path.realpath(root)), digest_size=16).hexdigest()
+    own_corpus = named or corpus_of(root)
     planner = Planner(model, own_corpus, source_prefix, encoding, max_file_bytes, known, max_chars, overlap_chars)
     stored = StoredFolder(parts, model.tenant_id, own_corpus)
     ceiling = ceiling_of(parts.limits, max_chunk_chars)
@@ -119,6 +119,11 @@ def index_folder(
         advice = "give a smaller max_chars"
         warn_of_ceiling("index_folder", over, f"{of} passages", ceiling, advice, stacklevel=2)
     return run.to_its_end(max_concurrency, attempts, on_embedding)
+
+
+def corpus_of(root: Path) -> str:
+    """Return what a folder without a name is known by: a digest of where it stands, which tells nothing of that."""
+    return hashlib.blake2b(os.fsencode(os.path.realpath(root)), digest_size=16).hexdigest()
 
 
 def _existing(path: str | os.PathLike[str]) -> Path:

@@ -82,8 +82,10 @@ class FolderRun:
     prune: bool
     cancel: CancelToken | None
     on_progress: Callable[[Progress], object] | None
+    on_source: Callable[[Job], object] | None = None
+    empty: set[str] = field(default_factory=set)
+    """Names of the files that hold no text."""
     _tally: _Tally = field(default_factory=_Tally)
-    _empty: set[str] = field(default_factory=set)
     _ignored: Counter[str] = field(default_factory=Counter)
     _planned: int = 0
     _is_over_budget: bool = False
@@ -212,7 +214,7 @@ class FolderRun:
                 self._tally.unchanged += 1
                 self._tally.done += 1
             elif isinstance(entry, Empty):
-                self._empty.add(entry.name)
+                self.empty.add(entry.name)
                 self._ignored["empty"] += 1
                 self._tally.done += 1
             else:
@@ -283,6 +285,8 @@ class FolderRun:
     def _written(self, job: Job) -> None:
         self._on_the_way.pop(job.source.source_id, None)
         self._tally.take(job)
+        if self.on_source is not None:
+            self.on_source(job)
 
     def _failed(self, job: Job, error: EmbedderError | Conflict) -> None:
         source_id = job.source.source_id
@@ -320,7 +324,7 @@ class FolderRun:
         name = head.own(PATH)
         if not isinstance(name, str) or source_id != self.planner.prefix + name:
             return False
-        if name in self._empty:
+        if name in self.empty:
             return True
         is_there = name in self.walked.seen or os.path.lexists(self.root / name)
         return not is_there and not self.walked.is_hidden_from(name)

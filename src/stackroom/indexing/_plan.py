@@ -61,6 +61,8 @@ class Planner:
     loaders: Mapping[str, Loader]
     max_chars: int
     overlap_chars: int
+    title: str | None = None
+    """A title for every source; None: each file's own."""
 
     def source_id(self, file: FolderFile) -> str:
         """Return the id of a file's source."""
@@ -121,7 +123,7 @@ class Planner:
         given: dict[str, Any] = {name: getattr(self.model, name) for name in _SHARED}
         given["metadata"] = {**self.model.metadata, PATH: file.name, CORPUS: self.corpus, CONTENT_HASH: digest}
         own_name = file.name.rpartition("/")[2]
-        return Source(source_id=self.source_id(file), passages=passages, title=title or own_name, **given)
+        return Source(source_id=self.source_id(file), passages=passages, title=self.title or title or own_name, **given)
 
     def _load(self, file: FolderFile, data: bytes) -> tuple[list[Passage], str | None] | Failed:
         source_id = self.source_id(file)
@@ -154,6 +156,7 @@ class Planner:
             self.model.kind,
             self.model.tier,
             sorted(self.model.metadata.items()),
+            self.title,
         ]
         return hashlib.blake2b(json.dumps(how).encode(), digest_size=16).hexdigest()
 
