@@ -44,7 +44,7 @@ NAMES: dict[str, str] = {
     "stackroom.testing": "StoreConformance",
     "stackroom.indexing": (
         "CancelToken Document index_documents index_folder Loaded IndexReport EmbeddingReport Progress Failed "
-        "InputCeilingWarning ReembedReport"
+        "InputCeilingWarning ReembedReport reembed"
     ),
     "stackroom.auditing": "certify Certificate CapabilityCheck Wrong leak_test LeakReport DoorReport Leak",
 }
@@ -129,6 +129,7 @@ SIGNATURES: dict[str, str] = {
         "budget_chars=None price_per_million_tokens=None attempts=3 cancel=None on_embedding=None on_progress=None "
         "max_concurrency=8 max_chunk_chars=None"
     ),
+    "stackroom.indexing.reembed": "library embedder * cancel=None on_progress=None max_concurrency=8",
     "stackroom.indexing.Loaded": "text='' title=None passages=None",
     "stackroom.auditing.leak_test": "library * others=()",
 }

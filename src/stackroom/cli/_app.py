@@ -13,6 +13,7 @@ from stackroom import Scope
 from stackroom.cli import _options as options
 from stackroom.cli import _shown
 from stackroom.cli._checking import check_store
+from stackroom.cli._embedder_commands import reembed, verify_embedder
 from stackroom.cli._examples import EXAMPLES
 from stackroom.cli._index_command import index
 from stackroom.cli._opening import opened
@@ -238,5 +239,5 @@ def _done(what: str, source_id: str, passages: int, *, json: bool) -> None:
         _shown.output_console().print(line, soft_wrap=True)
 
 
-for _of_operators in (remove_tenant, info, doctor, compact, check_store, leak_test):
+for _of_operators in (remove_tenant, info, doctor, compact, check_store, leak_test, verify_embedder, reembed):
     _command(_of_operators)

@@ -60,6 +60,8 @@ COMMANDS: Final = {
         "stackroom check-store embedded:library --only swap",
         "stackroom check-store memory: --only row_20",
     ),
+    "verify-embedder": ("stackroom verify-embedder", "stackroom verify-embedder --sample 10 --json"),
+    "reembed": ("stackroom reembed hashing:128",),
 }
 """Command lines by command, and under `stackroom` those of the whole program."""
 

@@ -15,12 +15,11 @@ from stackroom.cli._files import found_files
 from stackroom.cli._indexing import Outcome, Wanted, holds_a_source, index_files
 from stackroom.cli._opening import has_library, opened_to_index
 from stackroom.cli._problems import Refused, WrongUsage
-from stackroom.cli._saying import say
+from stackroom.cli._saying import INTERRUPTED, say
 from stackroom.cli._shown import counted
 from stackroom.cli._visible import in_a_cell
 from stackroom.indexing._loaders import LOADERS
 
-INTERRUPTED: Final = 130
 _SUFFIXES: Final = " ".join(LOADERS)
 
 

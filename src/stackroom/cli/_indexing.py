@@ -110,7 +110,7 @@ def index_files(library: Library, found: Found, wanted: Wanted, *, quiet: bool) 
     """
     outcome = Outcome(skipped=list(found.skipped))
     began = time.perf_counter()
-    with _cancelled_by_interrupt() as cancel, _bar(found, quiet=quiet) as show:
+    with cancelled_by_interrupt() as cancel, _bar(found, quiet=quiet) as show:
         done_before: tuple[int, int] = (0, 0)
         for place in found.places:
             run = _run(library, place, wanted, outcome, cancel, _adding(show, done_before))
@@ -137,7 +137,7 @@ def _run(
     parts = inside(library)
     planner = wanted.planner(place)
 
-    def note(job: Job) -> None:
+    def note(job: Job[Source]) -> None:
         indexed = Indexed(len(job.vectors), job.stored.passages, job.embedded, job.reused)
         outcome.written.append((job.source.source_id, indexed))
 
@@ -175,7 +175,7 @@ def _adding(show: Callable[[int, int], None], before: tuple[int, int]) -> Callab
 
 
 @contextmanager
-def _cancelled_by_interrupt() -> Iterator[CancelToken]:
+def cancelled_by_interrupt() -> Iterator[CancelToken]:
     """Give a token that the first Ctrl-C cancels; a second one interrupts at once."""
     token = CancelToken()
     if threading.current_thread() is not threading.main_thread():

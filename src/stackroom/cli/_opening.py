@@ -52,7 +52,7 @@ def opened(path: Path, embedder: str | None, *, embeds: bool = False, makes: boo
     if not is_there and not makes:
         raise Refused(_no_library(path))
     # Before the store: an embedder that cannot be had must leave no new directory behind.
-    asked_for = None if is_there and embedder is None else _named_embedder(embedder or "local")
+    asked_for = None if is_there and embedder is None else named_embedder(embedder or "local")
     with closing(EmbeddedStore(path)) as store:
         fitting = asked_for or _own_embedder_of(store, path, embeds=embeds)
         with Library(store, COLLECTION, fitting) as library:
@@ -69,7 +69,7 @@ def opened_to_index(path: Path, embedder: str | None, *, writes: bool) -> Iterat
         with opened(path, embedder, embeds=writes, makes=writes) as there:
             yield there.library
         return
-    with Library(MemoryStore(), COLLECTION, _named_embedder(embedder or "local")) as nowhere:
+    with Library(MemoryStore(), COLLECTION, named_embedder(embedder or "local")) as nowhere:
         yield nowhere
 
 
@@ -107,7 +107,7 @@ def _own_embedder_of(store: EmbeddedStore, path: Path, *, embeds: bool) -> Embed
     return _own_embedder(fingerprint) if embeds else _silent_embedder(fingerprint)
 
 
-def _named_embedder(name: str) -> Embedder:
+def named_embedder(name: str) -> Embedder:
     """Make the embedder of a name that `--embedder` takes."""
     kind, _, detail = name.partition(":")
     if kind == "local":

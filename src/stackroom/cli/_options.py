@@ -102,6 +102,14 @@ Embedder: TypeAlias = Annotated[
         help="The embedder: local, hashing, hashing:DIMENSION or openai:MODEL.",
     ),
 ]
+NewEmbedder: TypeAlias = Annotated[
+    str,
+    Parameter(
+        name="EMBEDDER",
+        validator=_name_of_embedder,
+        help="The new embedder: local, hashing, hashing:DIMENSION or openai:MODEL.",
+    ),
+]
 Json: TypeAlias = Annotated[
     bool, Parameter(name="--json", group=_SHARED, show_default=False, help="Print one JSON document and nothing else.")
 ]

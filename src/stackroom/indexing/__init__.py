@@ -5,6 +5,7 @@ from stackroom._errors import InputCeilingWarning
 from stackroom.indexing._documents import Document, index_documents
 from stackroom.indexing._folder import index_folder
 from stackroom.indexing._loaders import Loaded
+from stackroom.indexing._reembed import reembed
 from stackroom.indexing._reports import (
     EmbeddingReport,
     Failed,
@@ -25,4 +26,5 @@ __all__ = [
     "ReembedReport",
     "index_documents",
     "index_folder",
+    "reembed",
 ]

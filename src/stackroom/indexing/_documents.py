@@ -161,20 +161,27 @@ class _Run:
     def to_its_end(self, width: int, on_embedding: Callable[[EmbeddingReport], object] | None) -> IndexReport:
         calls = self.parts.calls(width, self.cancel, Patience())
         engine = Engine(
-            self.parts.writing, calls, self.parts.batch, self.cancel, self._written, self._failed, self._say_progress
+            self.parts.write,
+            self.parts.let_go,
+            calls,
+            self.parts.batch,
+            self.cancel,
+            self._written,
+            self._failed,
+            self._say_progress,
         )
         ending = engine.run(self._jobs()) if self.sources else None
         if embedded := calls.report():
             say(on_embedding, embedded)
         return self._ended(ending or self.conflict)
 
-    def _jobs(self) -> Generator[Job]:
+    def _jobs(self) -> Generator[Job[Source]]:
         self.parts.writing.check_fingerprint()
         left = iter(self.sources)
         while self.conflict is None and (group := list(islice(left, self.parts.batch))):
             yield from looked_at(self.parts, group)
 
-    def _written(self, job: Job) -> None:
+    def _written(self, job: Job[Source]) -> None:
         is_new = not job.stored.passages
         self.report = replace(
             self.report,
@@ -185,7 +192,7 @@ class _Run:
             characters=self.report.characters + job.characters,
         )
 
-    def _failed(self, _job: Job, error: EmbedderError | Conflict) -> None:
+    def _failed(self, _job: Job[Source], error: EmbedderError | Conflict) -> None:
         if isinstance(error, Conflict):
             self.conflict = self.conflict or error
 
@@ -208,7 +215,7 @@ class _Run:
         raise ending
 
 
-def looked_at(parts: Inside, sources: Sequence[Source]) -> Generator[Job]:
+def looked_at(parts: Inside, sources: Sequence[Source]) -> Generator[Job[Source]]:
     """Claim sources of one tenant, look at what is stored of them, and yield each with the vectors that come again."""
     claims = [parts.writing.claims.take(source.tenant_id, source.source_id) for source in sources]
     wanted = {source.source_id: {passage.text for passage in source.passages} for source in sources}

@@ -4,31 +4,60 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from stackroom._errors import Conflict, EmbedderError, IndexingCancelled, StoreError, StoreUnavailable
-from stackroom._writing import Prepared
 from stackroom.indexing._calls import Stopped, Text, is_cancel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from stackroom._cancel import CancelToken
     from stackroom._claims import Claim
-    from stackroom._model import Source
     from stackroom._values import MetadataValue
-    from stackroom._writing import Stored, Writing
+    from stackroom._writing import Stored
     from stackroom.indexing._calls import Calls, Vector
 
 _PASSAGES_WAITING = 2048
 """Passages of sources that wait to be written, at least, before a batch is sent that is not full."""
 
 
+class Textual(Protocol):
+    """What has a text."""
+
+    @property
+    def text(self) -> str:
+        """The text to embed."""
+        ...
+
+
+class Whole(Protocol):
+    """What is written as one: the texts of one source."""
+
+    @property
+    def tenant_id(self) -> str:
+        """Whose it is."""
+        ...
+
+    @property
+    def source_id(self) -> str:
+        """Its id."""
+        ...
+
+    @property
+    def passages(self) -> Sequence[Textual]:
+        """Its texts, in order."""
+        ...
+
+
+Held = TypeVar("Held", bound=Whole)
+
+
 @dataclass(slots=True, eq=False)
-class Job:
+class Job(Generic[Held]):
     """A source on its way: a vector for each passage, None while it is still to be embedded."""
 
-    source: Source
+    source: Held
     stored: Stored
     claim: Claim
     vectors: list[Vector | None]
@@ -44,6 +73,11 @@ class Job:
         self.characters = sum(len(passage.text) for passage in fresh)
 
     @property
+    def whole_vectors(self) -> list[Vector]:
+        """The vectors of all passages, once none is missing."""
+        return [vector for vector in self.vectors if vector is not None]
+
+    @property
     def reused(self) -> int:
         """Passages that have a vector already."""
         return len(self.vectors) - self.embedded
@@ -55,24 +89,28 @@ class Job:
 
 
 @dataclass(slots=True)
-class Engine:
-    """Embeds and writes jobs in their order. `written` and `failed` are called on this thread after each write."""
+class Engine(Generic[Held]):
+    """Embeds and writes jobs in their order, on this thread.
 
-    writing: Writing
+    `write` answers of each job how many passages it replaced, or its Conflict; then each is `written` or `failed`.
+    """
+
+    write: Callable[[list[Job[Held]]], list[int | Conflict]]
+    let_go: Callable[[Job[Held]], None]
     calls: Calls
     batch: int
     cancel: CancelToken | None
-    written: Callable[[Job], None]
-    failed: Callable[[Job, EmbedderError | Conflict], None]
+    written: Callable[[Job[Held]], None]
+    failed: Callable[[Job[Held], EmbedderError | Conflict], None]
     after_write: Callable[[], None]
     write_attempts: int = 1
-    _waiting: deque[Job] = field(default_factory=deque)
-    _batch: list[tuple[Job, int]] = field(default_factory=list)
-    _asked: deque[list[tuple[Job, int]]] = field(default_factory=deque)
+    _waiting: deque[Job[Held]] = field(default_factory=deque)
+    _batch: list[tuple[Job[Held], int]] = field(default_factory=list)
+    _asked: deque[list[tuple[Job[Held], int]]] = field(default_factory=deque)
     _passages: int = 0
     _ending: BaseException | None = None
 
-    def run(self, jobs: Generator[Job]) -> BaseException | None:
+    def run(self, jobs: Generator[Job[Held]]) -> BaseException | None:
         """Embed and write all jobs; return what ended it before its time, an error of this project, or None.
 
         What has been embedded by then is written. Other exceptions pass through, after the calls in flight.
@@ -84,10 +122,10 @@ class Engine:
             finally:
                 jobs.close()
                 for job in self._waiting:
-                    self.writing.claims.drop(job.claim)
+                    self.let_go(job)
         return self._ended()
 
-    def _take_in(self, jobs: Generator[Job]) -> None:
+    def _take_in(self, jobs: Generator[Job[Held]]) -> None:
         while not self._has_stopped():
             try:
                 job = next(jobs, None)
@@ -103,7 +141,7 @@ class Engine:
     def _has_stopped(self) -> bool:
         return self._ending is not None or self.calls.has_stopped
 
-    def _add(self, job: Job) -> None:
+    def _add(self, job: Job[Held]) -> None:
         self._waiting.append(job)
         self._passages += len(job.vectors)
         for index, vector in enumerate(job.vectors):
@@ -160,8 +198,8 @@ class Engine:
 
     def _write(self, *, passes_over_incomplete: bool = False) -> None:
         """Write the jobs at the head that are complete; at the end also those behind one that never will be."""
-        ready: list[Job] = []
-        held: list[Job] = []
+        ready: list[Job[Held]] = []
+        held: list[Job[Held]] = []
         while self._waiting and (passes_over_incomplete or self._waiting[0].is_complete):
             job = self._waiting.popleft()
             (ready if job.is_complete else held).append(job)
@@ -176,10 +214,10 @@ class Engine:
             self._ending = self._ending or error
         finally:
             for job in ready:
-                self.writing.claims.drop(job.claim)
+                self.let_go(job)
         self.after_write()
 
-    def _write_together(self, ready: list[Job]) -> None:
+    def _write_together(self, ready: list[Job[Held]]) -> None:
         whole = [job for job in ready if job.failure is None]
         results = iter(self._written(whole))
         for job in ready:
@@ -189,18 +227,12 @@ class Engine:
             else:
                 self.written(job)
 
-    def _written(self, jobs: list[Job]) -> list[int | Conflict]:
+    def _written(self, jobs: list[Job[Held]]) -> list[int | Conflict]:
         if not jobs:
             return []
-        prepared = [
-            Prepared(
-                job.source, [vector for vector in job.vectors if vector is not None], job.stored, job.claim, job.own
-            )
-            for job in jobs
-        ]
         for pause in self.calls.pauses(self.write_attempts):
             try:
-                return self.writing.write(prepared)
+                return self.write(jobs)
             except StoreUnavailable:
                 if pause is None:
                     raise

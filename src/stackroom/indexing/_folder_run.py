@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stackroom._cancel import CancelToken
+    from stackroom._model import Source
     from stackroom._values import MetadataValue
     from stackroom.indexing._calls import Calls
     from stackroom.indexing._inside import Inside
@@ -50,7 +51,7 @@ class _Tally:
     done: int = 0
     failed: list[Failed] = field(default_factory=list)
 
-    def take(self, job: Job) -> None:
+    def take(self, job: Job[Source]) -> None:
         """Count a source that was written."""
         is_new = not job.stored.passages
         self.new += is_new
@@ -82,7 +83,7 @@ class FolderRun:
     prune: bool
     cancel: CancelToken | None
     on_progress: Callable[[Progress], object] | None
-    on_source: Callable[[Job], object] | None = None
+    on_source: Callable[[Job[Source]], object] | None = None
     empty: set[str] = field(default_factory=set)
     """Names of the files that hold no text."""
     _tally: _Tally = field(default_factory=_Tally)
@@ -125,9 +126,10 @@ class FolderRun:
             say(on_embedding, embedded)
         return self._ended(ending)
 
-    def _engine(self, calls: Calls, attempts: int) -> Engine:
+    def _engine(self, calls: Calls, attempts: int) -> Engine[Source]:
         return Engine(
-            self.parts.writing,
+            self.parts.write,
+            self.parts.let_go,
             calls,
             self.parts.batch,
             self.cancel,
@@ -163,7 +165,7 @@ class FolderRun:
         names.add(file.name)
         return self.planner.entry(file, heads.get(source_id))
 
-    def _jobs(self) -> Generator[Job]:
+    def _jobs(self) -> Generator[Job[Source]]:
         """Yield the sources to write in order, each claimed and looked at; the rest is done meanwhile."""
         self.parts.writing.check_fingerprint()
         for entries in self._groups():
@@ -192,7 +194,7 @@ class FolderRun:
 
     def _done_in_order(
         self, entries: Sequence[Entry], found: dict[str, Stored], claims: dict[str, Claim]
-    ) -> Iterator[Job]:
+    ) -> Iterator[Job[Source]]:
         texts = {passage.text for entry in entries if isinstance(entry, ToWrite) for passage in entry.source.passages}
         known = self.stored.vectors(texts) if texts else {}
         to_rescope: list[Unchanged] = []
@@ -223,7 +225,7 @@ class FolderRun:
 
     def _job(
         self, entry: ToWrite, found: dict[str, Stored], known: dict[str, Any], claims: dict[str, Claim]
-    ) -> Job | None:
+    ) -> Job[Source] | None:
         """Return the job of a source; None, and counted, when somebody else wrote it just now."""
         source = entry.source
         stored = found[source.source_id]
@@ -282,13 +284,13 @@ class FolderRun:
             return error
         return None
 
-    def _written(self, job: Job) -> None:
+    def _written(self, job: Job[Source]) -> None:
         self._on_the_way.pop(job.source.source_id, None)
         self._tally.take(job)
         if self.on_source is not None:
             self.on_source(job)
 
-    def _failed(self, job: Job, error: EmbedderError | Conflict) -> None:
+    def _failed(self, job: Job[Source], error: EmbedderError | Conflict) -> None:
         source_id = job.source.source_id
         entry = self._on_the_way.pop(source_id)
         if isinstance(error, EmbedderError):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stackroom._library import Library
+from stackroom._writing import Prepared
 from stackroom.indexing._calls import Calls, Patience
 
 if TYPE_CHECKING:
@@ -13,9 +14,12 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from stackroom._cancel import CancelToken
+    from stackroom._errors import Conflict
+    from stackroom._model import Source
     from stackroom._writing import Writing
     from stackroom.embedders import Embedder
     from stackroom.embedders._door import EmbedderLimits, Gate
+    from stackroom.indexing._engine import Job
     from stackroom.stores import VectorStore
 
 
@@ -42,6 +46,15 @@ class Inside:
     def calls(self, width: int, cancel: CancelToken | None, patience: Patience) -> Calls:
         """Return a way to embed several batches at a time."""
         return Calls(self.embedder, self.limits, self.gate, width, cancel, patience)
+
+    def write(self, jobs: list[Job[Source]]) -> list[int | Conflict]:
+        """Write sources whose vectors are all there; see `Writing.write`."""
+        prepared = [Prepared(job.source, job.whole_vectors, job.stored, job.claim, job.own) for job in jobs]
+        return self.writing.write(prepared)
+
+    def let_go(self, job: Job[Source]) -> None:
+        """Hold no claim for a job any longer."""
+        self.writing.claims.drop(job.claim)
 
 
 def inside(library: Library) -> Inside:
