@@ -31,7 +31,8 @@ NAMES: dict[str, str] = {
         "Scope Passage Source Narrowing Hit Answer Note SourceInfo Indexed Page MetadataValue Library RRF Weighted "
         "lexical_tokens snippet_around Snippet Turn chunk_turns TurnChunk PlacedTurn chunk_document DocumentChunk "
         "find_quote Quote StackroomError ScopeError SourceError FilterError UnsupportedFilter EmbedderError "
-        "EmbedderMismatch StoreError CapabilityError Conflict StoreUnavailable RankerError IndexingCancelled"
+        "EmbedderMismatch StoreError CapabilityError Conflict StoreUnavailable RankerError IndexingCancelled "
+        "InputCeilingWarning"
     ),
     "stackroom.text": "index_terms query_terms",
     "stackroom.embedders": (
@@ -42,8 +43,11 @@ NAMES: dict[str, str] = {
         "Capabilities VectorStore"
     ),
     "stackroom.filters": "Filter Eq Ne In NotIn All Contains Range Exists And Or Not parse matches as_dict",
-    "stackroom.indexing": "CancelToken",
     "stackroom.evaluation": "evaluate tune Measured Tuned read_queries read_qrels",
+    "stackroom.indexing": (
+        "CancelToken Document index_documents index_folder Loaded IndexReport EmbeddingReport Progress Failed "
+        "InputCeilingWarning ReembedReport reembed"
+    ),
     "stackroom.auditing": "certify Certificate CapabilityCheck Wrong leak_test LeakReport DoorReport Leak",
     "stackroom.rankers": (
         "VectorRanker Ranked RankerFallback RankerHealth ExactRanker SqliteVecRanker HnswRanker FaissRanker "
@@ -138,6 +142,20 @@ SIGNATURES: dict[str, str] = {
     "stackroom.filters.parse": "filter",
     "stackroom.filters.as_dict": "filter",
     "stackroom.filters.matches": "filter metadata",
+    "stackroom.indexing.Document": "id content=None text=None metadata=...",
+    "stackroom.indexing.index_documents": (
+        "library documents * tenant_id='_global' acl_groups=('everyone',) kind='document' tier=None ttl=None "
+        "cancel=None on_embedding=None on_progress=None max_concurrency=8 max_chunk_chars=None"
+    ),
+    "stackroom.indexing.index_folder": (
+        "library path * tenant_id acl_groups kind='document' folder_id=None tags=() metadata={} tier=None ttl=None "
+        "corpus=None source_prefix='' include=None exclude=() hidden=False follow_symlinks=False encoding='utf-8' "
+        "max_file_bytes=26214400 loaders=None max_chars=1200 overlap_chars=150 prune=False dry_run=False "
+        "budget_chars=None price_per_million_tokens=None attempts=3 cancel=None on_embedding=None on_progress=None "
+        "max_concurrency=8 max_chunk_chars=None"
+    ),
+    "stackroom.indexing.reembed": "library embedder * cancel=None on_progress=None max_concurrency=8",
+    "stackroom.indexing.Loaded": "text='' title=None passages=None",
     "stackroom.auditing.leak_test": "library * others=()",
 }
 

@@ -41,30 +41,40 @@ class Claims:
     @contextmanager
     def claim(self, tenant_id: str, source_id: str) -> Iterator[Claim]:
         """Hold a claim on a source while its new version is prepared and written."""
-        held = Claim(tenant_id, source_id)
-        with self._changed:
-            self._held.add(held)
+        held = self.take(tenant_id, source_id)
         try:
             yield held
         finally:
-            with self._changed:
-                self._held.discard(held)
+            self.drop(held)
+
+    def take(self, tenant_id: str, source_id: str) -> Claim:
+        """Begin to hold a claim on a source; whoever takes it drops it."""
+        held = Claim(tenant_id, source_id)
+        with self._changed:
+            self._held.add(held)
+        return held
+
+    def drop(self, claim: Claim) -> None:
+        """Hold a claim no longer."""
+        with self._changed:
+            self._held.discard(claim)
 
     @contextmanager
-    def writing(self, claim: Claim) -> Iterator[None]:
-        """Write what was claimed; Conflict when a removal of it has returned since the claim began."""
+    def writing(self, *claims: Claim) -> Iterator[None]:
+        """Write what was claimed, of one tenant; Conflict when a removal of any has returned since its claim began."""
+        tenant_id = claims[0].tenant_id
         with self._changed:
-            self._changed.wait_for(lambda: claim.tenant_id not in self._removing)
-            if claim.is_revoked:
+            self._changed.wait_for(lambda: tenant_id not in self._removing)
+            if any(claim.is_revoked for claim in claims):
                 raise Conflict("this source was removed while its new version was being embedded; nothing was written")
-            self._writing[claim.tenant_id] = self._writing.get(claim.tenant_id, 0) + 1
+            self._writing[tenant_id] = self._writing.get(tenant_id, 0) + 1
         try:
             yield
         finally:
             with self._changed:
-                self._writing[claim.tenant_id] -= 1
-                if not self._writing[claim.tenant_id]:
-                    del self._writing[claim.tenant_id]
+                self._writing[tenant_id] -= 1
+                if not self._writing[tenant_id]:
+                    del self._writing[tenant_id]
                 self._changed.notify_all()
 
     @contextmanager

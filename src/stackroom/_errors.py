@@ -26,10 +26,16 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from stackroom.embedders import Fingerprint
+    from stackroom.indexing import IndexReport, ReembedReport
 
 
 class StackroomError(Exception):
-    """The root of everything that Stackroom raises on its own account."""
+    """The root of everything that Stackroom raises on its own account.
+
+    ``report``: of an error that ended a call of ``stackroom.indexing``, what the call had done by then; else None.
+    """
+
+    report: IndexReport | ReembedReport | None = None
 
 
 class ScopeError(StackroomError, ValueError):
@@ -150,3 +156,7 @@ class RankerError(StackroomError):
 
 class IndexingCancelled(StackroomError):
     """A bulk run was cancelled; what had been embedded by then is written. Run it again to go on."""
+
+
+class InputCeilingWarning(UserWarning):
+    """Some texts are longer than what the embedder's vectors cover; nothing was cut or refused."""

@@ -25,6 +25,7 @@ EXPIRES: Final = OWN + "expiresAt"
 TIER: Final = OWN + "tier"
 PASSAGES: Final = OWN + "passages"
 SOURCE_METADATA: Final = OWN + "keys"
+SETTINGS: Final = OWN + "settings"
 
 IDENTITY: Final = frozenset({TENANT, SOURCE, INDEX})
 DOCUMENTED: Final = frozenset({TENANT, GROUPS, STATUS, SOURCE, KIND, INDEX, FOLDER, TAGS, TITLE})

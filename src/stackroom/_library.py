@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
@@ -36,10 +36,10 @@ from stackroom._model import (
     utc_now,
 )
 from stackroom._reading import Reading, cursor_after, listing_of, place_of
-from stackroom._records import records_of
 from stackroom._scoping import branches_of, check_scope, condition, microseconds
 from stackroom._search import Notes, Search, Wish, check_capabilities, check_number, finished
-from stackroom.embedders import Embedder, Fingerprint, LocalEmbedder
+from stackroom._writing import Prepared, Writing, of_sources
+from stackroom.embedders import Embedder, LocalEmbedder
 from stackroom.embedders._door import (
     EmbedderLimits,
     check_embedder,
@@ -105,8 +105,9 @@ class Library:
         self._reading = Reading(store, collection)
         self._side_by_side = SideBySide()
         self._owns_store = False
-        self._belong_together()
         self._claims = claims_of(store, collection)
+        self._writing = Writing(self._reading, self._claims, self._limits.fingerprint, self._now)
+        self._belong_together()
 
     @classmethod
     def open(
@@ -188,7 +189,7 @@ class Library:
         folder_id None and title None (or blank) take them out. Nothing is embedded. An unknown source, or nothing
         given: 0. ScopeError for the tenant and the groups, SourceError for all else.
         """
-        where = self._of_source(tenant_id, source_id)
+        where = of_sources(tenant_id, [source_id])
         patch: dict[str, MetadataValue | None] = {}
         if acl_groups is not UNSET:
             patch[keys.GROUPS] = list(groups_of(acl_groups))
@@ -205,7 +206,7 @@ class Library:
 
     def remove_source(self, source_id: str, *, tenant_id: str) -> int:
         """Remove a source of a tenant; answer how many passages went (0 for an unknown one)."""
-        where = self._of_source(tenant_id, source_id)
+        where = of_sources(tenant_id, [source_id])
         with self._claims.removing(tenant_id, source_id):
             return self._store.delete(self._collection, where=where)
 
@@ -321,7 +322,7 @@ class Library:
         EmbedderMismatch (problem "vectors") when it is below 0.99; 1.0 when nothing is stored.
         """
         require_size("sample", sample, least=1)
-        self._check_fingerprint()
+        self._writing.check_fingerprint()
         most = min(sample, self._limits.max_batch or sample)
         page = self._store.scan(self._collection, where=Exists(keys.TENANT), limit=most, vectors=True)
         taken = [record for record in page if record.tenant_id == page[0].tenant_id]
@@ -349,67 +350,20 @@ class Library:
         if self._store.collection(self._collection) is None:
             with suppress(Conflict):  # somebody else may make it just now: whose it is, is seen below
                 self._store.create_collection(self._collection, CollectionSpec(given.dimension, str(given)))
-        self._check_fingerprint()
-
-    def _check_fingerprint(self) -> None:
-        spec = self._store.collection(self._collection)
-        given = self._limits.fingerprint
-        if spec is None or (spec.fingerprint, spec.dimension) == (str(given), given.dimension):
-            return
-        stored = _fingerprint_of(spec)
-        raise EmbedderMismatch(
-            f"collection {self._collection!r} belongs to embedder {stored}, not to {given}: open it with that one, "
-            "or move it to the new one with stackroom.indexing.reembed",
-            stored=stored,
-            given=given,
-            problem="dimension" if stored.dimension != given.dimension else "id",
-        )
-
-    @contextmanager
-    def _telling_mismatch(self) -> Iterator[None]:
-        """Say EmbedderMismatch instead of Conflict when the collection has moved to another embedder."""
-        try:
-            yield
-        except Conflict:
-            self._check_fingerprint()
-            raise
-
-    @contextmanager
-    def _telling_what_to_do(self) -> Iterator[None]:
-        """Say of a Conflict what it means for a source."""
-        try:
-            yield
-        except Conflict as error:
-            raise Conflict(
-                "this source was written, re-scoped or removed by somebody else while its new version was being "
-                "embedded; nothing was written: call index_source again"
-            ) from error
+        self._writing.check_fingerprint()
 
     def _index(self, source: Source, claim: Claim) -> Indexed:
-        self._check_fingerprint()
+        self._writing.check_fingerprint()
         texts = {passage.text for passage in source.passages}
-        versions: set[int] = set()
-        created_at: int | None = None
-        kept: dict[str, NDArray[np.float32]] = {}
-        for record in self._reading.records(self._of_source(source.tenant_id, source.source_id), vectors=True):
-            versions.add(record.version or 0)
-            created_at = record.metadata.get(keys.CREATED, created_at)  # type: ignore[assignment] # an int, ours
-            if record.text in texts and record.vector is not None:
-                kept[record.text] = record.vector
-        fresh = [passage.text for passage in source.passages if passage.text not in kept]
+        stored = self._writing.look(source.tenant_id, {source.source_id: texts})[source.source_id]
+        fresh = [passage.text for passage in source.passages if passage.text not in stored.vectors]
         embedded = iter(embed_in_batches(self._embedder, self._limits, fresh, self._batch_size, gate=self._gate))
+        kept = stored.vectors
         vectors = [kept[passage.text] if passage.text in kept else next(embedded) for passage in source.passages]
-        now = self._now()
-        records = records_of(source, vectors, created_at=now if created_at is None else created_at, updated_at=now)
-        with self._telling_what_to_do(), self._claims.writing(claim), self._telling_mismatch():
-            replaced = self._store.replace(
-                self._collection,
-                records,
-                where=self._of_source(source.tenant_id, source.source_id),
-                expect=versions,
-                fingerprint=str(self._limits.fingerprint),
-            )
-        return Indexed(len(records), replaced, len(fresh), len(records) - len(fresh))
+        (replaced,) = self._writing.write([Prepared(source, vectors, stored, claim)])
+        if isinstance(replaced, Conflict):
+            raise replaced
+        return Indexed(len(vectors), replaced, len(fresh), len(vectors) - len(fresh))
 
     def _search(self, wish: Wish, within: Filter) -> Answer:
         uses_lexical = check_capabilities(self._store, wish, within)
@@ -433,7 +387,7 @@ class Library:
         )
         for code in self._standing_notes(wish, has_words=has_words, uses_lexical=uses_lexical):
             search.note(Notes.of(code))
-        with self._telling_mismatch():
+        with self._writing.telling_mismatch():
             return search.answer()
 
     def _standing_notes(self, wish: Wish, *, has_words: bool, uses_lexical: bool) -> Iterator[str]:
@@ -444,12 +398,6 @@ class Library:
             yield "no_lexical_leg"
         elif wish.mode == "hybrid" and not has_words:
             yield "no_words"
-
-    def _of_source(self, tenant_id: str, source_id: str) -> Filter:
-        return And(
-            Eq(keys.TENANT, name_of(tenant_id, ScopeError, "tenant_id")),
-            Eq(keys.SOURCE, name_of(source_id, SourceError, "source_id")),
-        )
 
     def _visible(self, source_id: str, scope: Scope) -> Filter:
         named = Eq(keys.SOURCE, name_of(source_id, SourceError, "source_id"))
@@ -473,16 +421,6 @@ def _checked(embedder: Embedder, batch_size: object, fusion: object, clock: obje
     if not callable(clock):
         raise ValueError("clock must be a function that answers an aware datetime")
     return check_embedder(embedder)
-
-
-def _fingerprint_of(spec: CollectionSpec) -> Fingerprint:
-    """Return whose vectors a collection holds; it may have been made by others, who write fingerprints otherwise."""
-    try:
-        parsed = Fingerprint.parse(spec.fingerprint)
-    except ValueError:
-        readable = "".join(char for char in spec.fingerprint if char.isprintable())[:200].strip()
-        return Fingerprint(readable or "unreadable", spec.dimension)
-    return Fingerprint(parsed.id, spec.dimension)
 
 
 def _cosine(left: NDArray[np.float32], right: NDArray[np.float32] | None) -> float:

@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from stackroom import _keys as keys
+from stackroom._errors import SourceError
 from stackroom._model import Hit, Source, SourceInfo
 from stackroom._scoping import EPOCH, microseconds
-from stackroom._values import MetadataValue, ReadOnly
+from stackroom._values import MetadataValue, ReadOnly, metadata_copy
 from stackroom.stores import Record
 
 if TYPE_CHECKING:
@@ -21,15 +22,26 @@ if TYPE_CHECKING:
 
 
 def records_of(
-    source: Source, vectors: Sequence[NDArray[np.float32]], *, created_at: int, updated_at: int
+    source: Source,
+    vectors: Sequence[NDArray[np.float32]],
+    *,
+    created_at: int,
+    updated_at: int,
+    own: Mapping[str, MetadataValue],
 ) -> list[Record]:
-    """Return a source's passages as records; times are microseconds since 1970."""
-    shared = _source_metadata(source) | {keys.CREATED: created_at, keys.UPDATED: updated_at}
-    own = {key: value for key, value in source.metadata.items() if not keys.is_reserved(key)}
+    """Return a source's passages as records; times are microseconds since 1970, `own` more keys of the Library's.
+
+    Texts were checked with the source, vectors at the embedder's door. Lists of metadata are checked and copied here,
+    since whoever made the source may still hold them.
+    """
+    of_all = {**_source_metadata(source), **own, keys.CREATED: created_at, keys.UPDATED: updated_at}
+    given = {key: value for key, value in source.metadata.items() if not keys.is_reserved(key)}
+    shared = metadata_copy({**given, **of_all}, SourceError, "metadata")  # once a source, not once a passage
     records = []
     for index, (passage, vector) in enumerate(zip(source.passages, vectors, strict=True)):
         of_passage = {key: value for key, value in passage.metadata.items() if not keys.is_reserved(key)}
-        records.append(Record(passage.text, vector, {**of_passage, **own, **shared, keys.INDEX: index}))
+        checked = metadata_copy(of_passage, SourceError, "a passage's metadata")
+        records.append(Record.stored(passage.text, vector, {**checked, **shared, keys.INDEX: index}, 0))
     return records
 
 

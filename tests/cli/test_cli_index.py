@@ -78,10 +78,10 @@ def test_an_empty_file_leaves_an_earlier_version_alone(stackroom: CommandLine, n
 
 
 def test_a_single_file_of_another_kind_is_said_and_the_command_fails(stackroom: CommandLine, here: Path) -> None:
-    (here / "letter.pdf").write_bytes(b"%PDF")
-    ran = stackroom.index("letter.pdf")
+    (here / "letter.odt").write_bytes(b"PK")
+    ran = stackroom.index("letter.odt")
     assert ran.code == 1
-    assert "skipped letter.pdf: it is none of .txt" in ran.err
+    assert "skipped letter.odt: it is none of .txt" in ran.err
 
 
 def test_a_transcript_that_is_none_is_said_with_its_line(stackroom: CommandLine, here: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_file_is_one_whatever_way_leads_to_it(stackroom: CommandLine, here: Pa
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("letter.pdf", b"%PDF"), ("broken.txt", b"caf\xe9"), ("talk.vtt", b"none"), ("empty.md", b" "), ("folder", None)],
+    [("letter.odt", b"PK"), ("broken.txt", b"caf\xe9"), ("talk.vtt", b"none"), ("empty.md", b" "), ("folder", None)],
 )
 @pytest.mark.parametrize("is_there", [True, False], ids=["an empty directory", "no directory"])
 def test_without_a_source_to_write_no_library_is_made(
@@ -199,10 +199,79 @@ def test_a_file_in_a_directory_that_cannot_be_searched_is_said_and_the_rest_is_i
     assert "indexed 1 source" in ran.out
 
 
-def test_a_second_run_replaces_and_reuses(stackroom: CommandLine, notes: Path) -> None:
+def test_a_second_run_leaves_alone_what_is_unchanged(stackroom: CommandLine, notes: Path) -> None:
     stackroom.index("notes")
-    source = stackroom.index(str(notes / "budget.md"), "--json").json["sources"][0]
-    assert source == {"source_id": "budget.md", "passages": 2, "replaced": 2, "embedded": 0, "reused": 2}
+    again = stackroom.index(str(notes / "budget.md"), "--json").json
+    assert (again["sources"], again["unchanged"], again["embedded"]) == ([], 1, 0)
+
+
+def test_a_file_that_changed_is_replaced_and_its_unchanged_passages_are_reused(
+    stackroom: CommandLine, notes: Path
+) -> None:
+    stackroom.index("notes")
+    text = (notes / "budget.md").read_text(encoding="utf-8")
+    (notes / "budget.md").write_text(text + "\n## More\n\nAnother section.\n", encoding="utf-8")
+    source = stackroom.index("notes", "--json").json["sources"][0]
+    assert source == {"source_id": "budget.md", "passages": 3, "replaced": 2, "embedded": 1, "reused": 2}
+
+
+def test_a_source_from_another_directory_is_not_touched(stackroom: CommandLine, here: Path) -> None:
+    for folder in ("a", "b"):
+        (here / folder).mkdir()
+        (here / folder / "x.md").write_text(folder, encoding="utf-8")
+    stackroom.index("a")
+    ran = stackroom.index("b")
+    assert ran.code == 1
+    assert "skipped b/x.md: a source of this id comes from elsewhere" in ran.err
+    assert stackroom.index("b", tenant="other").code == 0
+
+
+@pytest.mark.usefixtures("notes")
+def test_a_dry_run_is_a_table_and_makes_no_library(stackroom: CommandLine, here: Path) -> None:
+    ran = stackroom.index("notes", "--dry-run", "--price", "2")
+    assert ran.code == 0
+    assert [line.split() for line in ran.out.splitlines()][:4] == [
+        ["new", "2"],
+        ["changed", "0"],
+        ["unchanged", "0"],
+        ["gone", "0"],
+    ]
+    assert "tokens" in ran.out
+    assert "cost" in ran.out
+    assert not (here / "library").exists()
+
+
+def test_a_dry_run_on_a_library_says_what_is_gone_and_changes_nothing(stackroom: CommandLine, notes: Path) -> None:
+    stackroom.index("notes")
+    (notes / "budget.md").unlink()
+    plan = stackroom.index("notes", "--dry-run", "--prune", "--json").json
+    assert (plan["removed"], plan["unchanged"]) == (1, 1)
+    assert "budget.md#0" in stackroom.found("spring", "--mode", "lexical")
+
+
+def test_what_is_gone_goes_with_prune(stackroom: CommandLine, notes: Path) -> None:
+    stackroom.index("notes")
+    (notes / "budget.md").unlink()
+    assert "1 removed" in stackroom.index("notes", "--prune").out
+    assert stackroom.found("spring", "--mode", "lexical") == []
+
+
+@pytest.mark.usefixtures("notes")
+def test_a_budget_ends_before_the_file_that_would_break_it_and_says_so(stackroom: CommandLine) -> None:
+    ran = stackroom.index("notes", "--budget", "150")
+    assert ran.code == 1
+    assert "the budget is spent: 1 file not looked at; run it again to go on" in ran.err
+    assert "indexed 1 source" in ran.out
+    assert stackroom.index("notes", "--budget", "150").code == 0
+
+
+@pytest.mark.usefixtures("notes")
+@pytest.mark.parametrize(
+    "option", [("--budget", "-1"), ("--budget", "1.5"), ("--price", "-1"), ("--price", "nan"), ("--jobs", "0")]
+)
+def test_a_number_that_is_none_is_wrong_usage(stackroom: CommandLine, option: tuple[str, str], here: Path) -> None:
+    assert stackroom.index("notes", *option).code == 2
+    assert not (here / "library").exists()
 
 
 def test_properties_reach_the_sources(stackroom: CommandLine, notes: Path) -> None:
@@ -258,8 +327,8 @@ def test_the_summary_says_what_was_new_and_what_was_embedded(stackroom: CommandL
     first = stackroom.index(str(notes / "budget.md")).out
     assert "(sources: 1 new, 0 replaced; passages: 2 embedded, 0 reused)" in first
     again = stackroom.index("notes").out
-    assert "(sources: 1 new, 1 replaced; passages: 1 embedded, 2 reused)" in again
-    counts = stackroom.index("notes", "--json").json
+    assert "(sources: 1 new, 0 replaced, 1 unchanged; passages: 1 embedded, 0 reused)" in again
+    counts = stackroom.index("notes", "--json", "--kind", "note").json
     assert {key: counts[key] for key in ("new", "replaced", "passages", "embedded", "reused")} == {
         "new": 0,
         "replaced": 2,

@@ -249,9 +249,9 @@ THE_CHECK: Final = (
 WRITES: Final = (
     Guard(
         "the tenant of a source's writes",
-        "stackroom._library",
-        '            Eq(keys.TENANT, name_of(tenant_id, ScopeError, "tenant_id")),\n',
-        "            Exists(keys.TENANT),\n",
+        "stackroom._writing",
+        '        Eq(keys.TENANT, name_of(tenant_id, ScopeError, "tenant_id")),\n',
+        "",
         library("scopes", "writing"),
     ),
     Guard(
@@ -270,8 +270,8 @@ WRITES: Final = (
     ),
     Guard(
         "the version that a replace expects",
-        "stackroom._library",
-        "                expect=versions,\n",
+        "stackroom._writing",
+        "                expect=set().union(*(one.stored.versions for one in prepared)),\n",
         "",
         library("writers"),
     ),
@@ -292,7 +292,7 @@ WRITES: Final = (
     Guard(
         "a removal revokes claims",
         "stackroom._claims",
-        "            if claim.is_revoked:",
+        "            if any(claim.is_revoked for claim in claims):",
         "            if False:",
         library("writers"),
     ),
@@ -343,7 +343,7 @@ WRITES: Final = (
 ONE_EMBEDDER: Final = (
     Guard(
         "a Library's fingerprint",
-        "stackroom._library",
+        "stackroom._writing",
         "if spec is None or (spec.fingerprint, spec.dimension) == (str(given), given.dimension):",
         "if True:",
         library("guards", "embedder"),

@@ -48,6 +48,7 @@ def put_all(library: Library, sources: Sequence[Source]) -> None:
             list(embedder.embed_passages([passage.text for passage in source.passages])),
             created_at=0,
             updated_at=0,
+            own={},
         )
     ]
     where = Eq("tenantId", sources[0].tenant_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from stackroom.cli._saying import say
+from stackroom.cli._saying import INTERRUPTED, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _FAILED: Final = 1
-_INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(arguments)
     except KeyboardInterrupt:
         say("interrupted; what was written by then stays")
-        return _INTERRUPTED
+        return INTERRUPTED
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.partition(".")[0] not in {"cyclopts", "rich"}:
             raise

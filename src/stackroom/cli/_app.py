@@ -5,20 +5,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from importlib.metadata import version
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from cyclopts import App, Parameter
 
-from stackroom import Scope, Source
+from stackroom import Scope
 from stackroom.cli import _options as options
 from stackroom.cli import _shown
 from stackroom.cli._checking import check_store
+from stackroom.cli._embedder_commands import reembed, verify_embedder
 from stackroom.cli._evaluating import evaluate
 from stackroom.cli._examples import EXAMPLES
-from stackroom.cli._files import found_files
-from stackroom.cli._indexing import Outcome, index_files
-from stackroom.cli._opening import made_at_first_use, opened
+from stackroom.cli._index_command import index
+from stackroom.cli._opening import opened
 from stackroom.cli._operator_commands import compact, doctor, info, leak_test, remove_tenant
 from stackroom.cli._problems import Refused, WrongUsage
 from stackroom.cli._shown import counted
@@ -46,111 +45,7 @@ def _command(function: Command, name: str | None = None) -> Command:
     return function
 
 
-@_command
-def index(
-    paths: Annotated[
-        list[str],
-        Parameter(
-            name="PATH",
-            validator=options.not_blank("PATH"),
-            help="Files (.txt .text .log .md .markdown .vtt .srt) and directories.",
-        ),
-    ],
-    /,
-    *,
-    tenant: options.Tenant,
-    group: options.Groups,
-    folder: Annotated[options.FolderToFileIn, Parameter(help="The folder to file the sources in.")] = None,
-    tag: Annotated[
-        options.TagsToGive, Parameter(help="A tag for the sources; give it several times for several tags.")
-    ] = (),
-    kind: Annotated[
-        str, Parameter(metavar="KIND", validator=options.not_blank("--kind"), help="What kind of sources they are.")
-    ] = "document",
-    title: Annotated[
-        str | None, Parameter(metavar="TITLE", help="The title of a single file.", show_default="its own")
-    ] = None,
-    tier: Annotated[
-        options.Tier | None, Parameter(help="A label that searches can narrow by.", show_default=False)
-    ] = None,
-    library: options.Library = options.DEFAULT_LIBRARY,
-    embedder: options.Embedder = None,
-    json: options.Json = False,
-) -> int:
-    """Index files, and the files of directories, one source each.
-
-    A source's id is the file's path relative to the directory given, or the name of a file given by itself. Files of
-    other kinds in a directory are left out, and so are hidden ones.
-
-    A source that is there already is replaced whole: its passages, and its groups, folder, tags, kind, title and tier,
-    which are those of this call. What this call does not give is gone: without --folder it is in no folder afterwards.
-    Passages whose text has not changed keep their vectors.
-
-    A file that was deleted from a directory stays in the library until `stackroom remove` takes it out; removing what
-    is no longer there comes with a later release.
-    """
-    properties: dict[str, Any] = {
-        "tenant_id": tenant,
-        "acl_groups": group,
-        "folder_id": folder,
-        "tags": tag,
-        "kind": kind,
-        "tier": tier,
-    }
-    Source("checked before any file is read", passages=(), **properties)
-    found = found_files(Path(path) for path in paths)
-    if title is not None:
-        if len(found.files) != 1:
-            raise WrongUsage("--title names a single file; index the files one by one.")
-        properties["title"] = title
-    if not found.files and not found.skipped:
-        raise Refused("no file to index there: text is .txt .text .log .md .markdown, transcripts are .vtt .srt")
-    with made_at_first_use(library, embedder) as made:
-        outcome = index_files(made, found, properties, quiet=json)
-    _report(outcome, json=json)
-    return int(outcome.failed)
-
-
-def _report(outcome: Outcome, *, json: bool) -> None:
-    messages = _shown.message_console()
-    for skipped in outcome.skipped:
-        messages.print(f"skipped {in_a_cell(skipped.path)}: {skipped.message}", soft_wrap=True)
-    if json:
-        sources = [
-            {
-                "source_id": source_id,
-                "passages": indexed.passages,
-                "replaced": indexed.replaced,
-                "embedded": indexed.embedded,
-                "reused": indexed.reused,
-            }
-            for source_id, indexed in outcome.written
-        ]
-        _shown.print_json(
-            {
-                "sources": sources,
-                "new": outcome.new,
-                "replaced": len(outcome.written) - outcome.new,
-                "passages": outcome.passages,
-                "embedded": outcome.embedded,
-                "reused": outcome.passages - outcome.embedded,
-                "skipped": outcome.skipped,
-                "other_suffixes": outcome.other_suffixes,
-                "seconds": round(outcome.seconds, 3),
-            }
-        )
-        return
-    _shown.output_console().print(_summary(outcome), soft_wrap=True)
-
-
-def _summary(outcome: Outcome) -> str:
-    left_out = [f"{len(outcome.skipped)} skipped"] if outcome.skipped else []
-    if outcome.other_suffixes:
-        left_out.append(f"{counted(outcome.other_suffixes, 'file')} of other kinds left out")
-    done = f"indexed {counted(len(outcome.written), 'source')}, {counted(outcome.passages, 'passage')}"
-    sources = f"{outcome.new:,} new, {len(outcome.written) - outcome.new:,} replaced"
-    passages = f"{outcome.embedded:,} embedded, {outcome.passages - outcome.embedded:,} reused"
-    return ", ".join([f"{done} in {outcome.seconds:.1f} s (sources: {sources}; passages: {passages})", *left_out])
+_command(index)
 
 
 @_command
@@ -345,6 +240,6 @@ def _done(what: str, source_id: str, passages: int, *, json: bool) -> None:
         _shown.output_console().print(line, soft_wrap=True)
 
 
-for _of_operators in (remove_tenant, info, doctor, compact, check_store, leak_test):
+for _of_operators in (remove_tenant, info, doctor, compact, check_store, leak_test, verify_embedder, reembed):
     _command(_of_operators)
 _command(evaluate, "eval")

@@ -70,6 +70,8 @@ COMMANDS: Final = {
         "stackroom check-store memory: --only row_20",
     ),
     "eval": ("stackroom eval library notes/.queries notes/.qrels --tenant acme --group staff",),
+    "verify-embedder": ("stackroom verify-embedder", "stackroom verify-embedder --sample 10 --json"),
+    "reembed": ("stackroom reembed hashing:128",),
 }
 """Command lines by command, and under `stackroom` those of the whole program."""
 

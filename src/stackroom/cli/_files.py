@@ -6,25 +6,15 @@ import os
 import stat
 import unicodedata
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from stackroom.cli._problems import Refused
 from stackroom.indexing._loaders import LOADERS
+from stackroom.indexing._walk import FolderFile, Walked, Wish, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-MAX_BYTES: Final = 25 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """A file and the id of the source that it becomes; `size` in bytes."""
-
-    path: Path
-    source_id: str
-    size: int
+    from collections.abc import Iterable
+    from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +26,32 @@ class Skipped:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A directory and what was found there, or one file that was given by itself and the directory it stands in."""
+
+    root: Path
+    walked: Walked
+    is_directory: bool
+
+
 @dataclass(slots=True)
 class Found:
-    """What paths stand for: files to index, what is skipped and said, and how many files have another suffix."""
+    """What paths stand for: places to index, and what is skipped and said."""
 
-    files: list[SourceFile] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
-    other_suffixes: int = 0
+
+    @property
+    def files(self) -> int:
+        """How many files there are to index."""
+        return sum(len(place.walked.files) for place in self.places)
+
+    @property
+    def says_something(self) -> bool:
+        """Whether there is a file to index, or one that is not to be said."""
+        unsaid = [place for place in self.places if place.walked.unreadable or place.walked.misnamed]
+        return bool(self.files or self.skipped or unsaid)
 
     def skip(self, path: Path, reason: str, message: str) -> None:
         """Note that a path is left out."""
@@ -63,12 +72,13 @@ def found_files(paths: Iterable[Path]) -> Found:
     one source.
     """
     found = Found()
+    wish = Wish(LOADERS.keys(), include=None, exclude=(), hidden=False, follow_symlinks=False)
     for path, status in _looked_at(paths, found):
         if stat.S_ISDIR(status.st_mode):
-            _walk(path, found)
+            found.places.append(Place(path, walk(path, wish), is_directory=True))
         else:
             _take_single(path, status, found)
-    found.files = _each_source_once(found.files)
+    _take_each_source_once(found.places)
     return found
 
 
@@ -84,64 +94,30 @@ def _looked_at(paths: Iterable[Path], found: Found) -> list[tuple[Path, os.stat_
     return looked_at
 
 
-def _walk(root: Path, found: Found) -> None:
-    def cannot_list(error: OSError) -> None:
-        found.skip(Path(error.filename), "unreadable", f"it cannot be listed ({error.strerror})")
-
-    files: list[tuple[str, Path, int]] = []
-    for directory, folders, names in os.walk(root, onerror=cannot_list):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for path, size in _regular_files(Path(directory), names, found):
-            files.append((path.relative_to(root).as_posix(), path, size))
-    for name, path, size in sorted(files):
-        if path.suffix.lower() in LOADERS:
-            _take(path, name, size, found)
-        else:
-            found.other_suffixes += 1
-
-
-def _regular_files(directory: Path, names: Iterable[str], found: Found) -> Iterator[tuple[Path, int]]:
-    """Yield the regular files among a directory's names with their bytes, hidden names and links left out."""
-    for path in (directory / name for name in names if not name.startswith(".")):
-        try:
-            status = path.lstat()
-        except FileNotFoundError:
-            continue  # removed just now
-        except PermissionError as error:
-            found.skip(directory, "unreadable", f"its files cannot be looked at ({error.strerror})")
-            return
-        except OSError as error:
-            found.skip(path, "unreadable", f"it cannot be looked at ({error.strerror})")
-            continue
-        if stat.S_ISREG(status.st_mode):
-            yield path, status.st_size
-
-
 def _take_single(path: Path, status: os.stat_result, found: Found) -> None:
     if not stat.S_ISREG(status.st_mode):
         found.skip(path, "no_file", "it is neither a regular file nor a directory")
     elif path.suffix.lower() not in LOADERS:
         found.skip(path, "suffix", f"it is none of {' '.join(LOADERS)}")
-    else:
-        _take(path, path.name, status.st_size, found)
-
-
-def _take(path: Path, name: str, size: int, found: Found) -> None:
-    if any("\ud800" <= character <= "\udfff" for character in name):
+    elif any("\ud800" <= character <= "\udfff" for character in path.name):
         found.skip(path, "name", "its name is no valid Unicode; rename it")
-    elif size > MAX_BYTES:
-        found.skip(path, "too_large", f"it is larger than {MAX_BYTES // 1024**2} MiB; cut it")
     else:
-        found.files.append(SourceFile(path, unicodedata.normalize("NFC", name), size))
+        name = unicodedata.normalize("NFC", path.name)
+        walked = Walked(files=[FolderFile(path, name, status.st_size)], has_loadable=True)
+        found.places.append(Place(path.parent, walked, is_directory=False))
 
 
-def _each_source_once(files: Iterable[SourceFile]) -> list[SourceFile]:
-    first: dict[str, SourceFile] = {}
-    for file in files:
-        other = first.setdefault(file.source_id, file)
-        if other.path.resolve() != file.path.resolve():
-            raise Refused(
-                f"{shown_path(other.path)} and {shown_path(file.path)} would be one source, {file.source_id}; "
-                "nothing was indexed: index the directory that holds both"
-            )
-    return list(first.values())
+def _take_each_source_once(places: Iterable[Place]) -> None:
+    first: dict[str, FolderFile] = {}
+    for place in places:
+        kept = []
+        for file in place.walked.files:
+            other = first.setdefault(file.name, file)
+            if other is file:
+                kept.append(file)
+            elif other.path.resolve() != file.path.resolve():
+                raise Refused(
+                    f"{shown_path(other.path)} and {shown_path(file.path)} would be one source, {file.name}; "
+                    "nothing was indexed: index the directory that holds both"
+                )
+        place.walked.files[:] = kept

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from stackroom import Library
 from stackroom.cli._problems import Refused
-from stackroom.embedders import Embedder, Fingerprint, FunctionEmbedder, HashingEmbedder, LocalEmbedder
-from stackroom.stores import EmbeddedStore, PostgresStore
+from stackroom.embedders import (
+    Embedder,
+    Fingerprint,
+    FunctionEmbedder,
+    HashingEmbedder,
+    LocalEmbedder,
+    OpenAIEmbedder,
+)
+from stackroom.stores import EmbeddedStore, MemoryStore, PostgresStore
 from stackroom.stores.embedded._directory import FORMAT
 from stackroom.stores.postgres._register import NoLibrary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import ArrayLike
@@ -42,11 +49,11 @@ def opened(place: Path | str, embedder: str | None, *, embeds: bool = False, mak
     Without an embedder's name the library's own is taken, known by its fingerprint, and the local one for a new
     library. A command that embeds nothing works on any library, whatever its embedder.
     """
-    is_there = isinstance(place, str) or has_library(place)
+    is_there = has_library(place)
     if not is_there and not makes:
         raise Refused(_no_library(place))
     # Before the store: an embedder that cannot be had must leave no new directory behind.
-    asked_for = None if is_there and embedder is None else _named_embedder(embedder or "local")
+    asked_for = None if is_there and embedder is None else named_embedder(embedder or "local")
     with closing(_store(place, makes=makes)) as store:
         fitting = asked_for or _own_embedder_of(store, place, embeds=embeds, makes=makes)
         with Library(store, COLLECTION, fitting) as library:
@@ -66,10 +73,17 @@ def _store(place: Path | str, *, makes: bool) -> EmbeddedStore | PostgresStore:
 
 
 @contextmanager
-def made_at_first_use(path: Path | str, embedder: str | None) -> Iterator[Callable[[], Library]]:
-    """Give a function that opens the library to write to; one that is missing is made at its first call."""
-    with ExitStack() as held:
-        yield cache(lambda: held.enter_context(opened(path, embedder, embeds=True, makes=True)).library)
+def opened_to_index(place: Path | str, embedder: str | None, *, writes: bool) -> Iterator[Library]:
+    """Open the library to index into, made when missing.
+
+    Without `writes` nothing is to be written or embedded: where there is none, one in memory stands for it.
+    """
+    if writes or has_library(place):
+        with opened(place, embedder, embeds=writes, makes=writes) as there:
+            yield there.library
+        return
+    with Library(MemoryStore(), COLLECTION, named_embedder(embedder or "local")) as nowhere:
+        yield nowhere
 
 
 def check_is_directory_with_library(place: Path | str) -> Path:
@@ -81,13 +95,15 @@ def check_is_directory_with_library(place: Path | str) -> Path:
     return place
 
 
-def has_library(path: Path) -> bool:
-    """Tell whether there is a library in a directory, touching nothing there.
+def has_library(place: Path | str) -> bool:
+    """Tell whether there is a library in a directory, touching nothing there; of a database only opening it tells.
 
     True, too, when its register cannot be read: opening it says what is wrong.
     """
+    if isinstance(place, str):
+        return True
     try:
-        written = tomllib.loads((path / "library.toml").read_text(encoding="utf-8"))
+        written = tomllib.loads((place / "library.toml").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return False
     except ValueError:
@@ -112,12 +128,18 @@ def _own_embedder_of(store: EmbeddedStore | PostgresStore, place: Path | str, *,
     return _own_embedder(fingerprint) if embeds else _silent_embedder(fingerprint)
 
 
-def _named_embedder(name: str) -> Embedder:
+def named_embedder(name: str) -> Embedder:
     """Make the embedder of a name that `--embedder` takes."""
-    kind, _, dimension = name.partition(":")
+    kind, _, detail = name.partition(":")
     if kind == "local":
         return LocalEmbedder()
-    return HashingEmbedder(int(dimension)) if dimension else HashingEmbedder()
+    if kind == "openai":
+        return _openai(detail)
+    return HashingEmbedder(int(detail)) if detail else HashingEmbedder()
+
+
+def _openai(model: str, dimension: int | None = None) -> OpenAIEmbedder:
+    return OpenAIEmbedder(model, base_url=os.environ.get("OPENAI_BASE_URL"), dimension=dimension)
 
 
 def _own_embedder(fingerprint: Fingerprint) -> Embedder:
@@ -126,6 +148,10 @@ def _own_embedder(fingerprint: Fingerprint) -> Embedder:
     hashing = HashingEmbedder(fingerprint.dimension)
     if fingerprint == hashing.fingerprint:
         return hashing
+    kind, _, model = fingerprint.id.partition(":")
+    if kind == "openai" and model:
+        usual = _openai(model)
+        return usual if usual.fingerprint == fingerprint else _openai(model, fingerprint.dimension)
     raise Refused(
         f"this library belongs to the embedder {fingerprint}, which the command line does not have: "
         "use it from Python, or search it with --mode lexical"

@@ -22,7 +22,7 @@ _SCOPE = Group("Scope", sort_key=1)
 
 _DIGITS = re.compile(r"[0-9]{1,9}")
 _HIGHEST_NUMBER = 10_000
-_EMBEDDER = re.compile(r"local|hashing(?::[0-9]{1,5})?")
+_EMBEDDER = re.compile(r"local|hashing(?::[0-9]{1,5})?|openai:\S+")
 
 _DSN = ("postgresql://", "postgres://")
 
@@ -50,9 +50,17 @@ def _number_1_to_10000(_kind: type, tokens: Sequence[Token]) -> int:
     raise WrongUsage(f"{token.keyword} takes a whole number of 1 to {_HIGHEST_NUMBER:,}.")
 
 
+def _whole_number(_kind: type, tokens: Sequence[Token]) -> int:
+    """Read a whole number of at least 0; cyclopts would round 1.5, and int() reads 1_0."""
+    token = tokens[0]
+    if not re.fullmatch(r"[0-9]{1,15}", token.value):
+        raise WrongUsage(f"{token.keyword} takes a whole number of at least 0.")
+    return int(token.value)
+
+
 def _name_of_embedder(_kind: type, name: str | None) -> None:
     if name is not None and not _EMBEDDER.fullmatch(name):
-        raise WrongUsage("--embedder must be local, hashing or hashing:DIMENSION.")
+        raise WrongUsage("--embedder must be local, hashing, hashing:DIMENSION or openai:MODEL.")
 
 
 def _place(_kind: type, tokens: Sequence[Token]) -> Path | str:
@@ -93,7 +101,15 @@ Embedder: TypeAlias = Annotated[
         metavar="NAME",
         validator=_name_of_embedder,
         show_default="the library's own; local for a new one",
-        help="The embedder: local, hashing or hashing:DIMENSION.",
+        help="The embedder: local, hashing, hashing:DIMENSION or openai:MODEL.",
+    ),
+]
+NewEmbedder: TypeAlias = Annotated[
+    str,
+    Parameter(
+        name="EMBEDDER",
+        validator=_name_of_embedder,
+        help="The new embedder: local, hashing, hashing:DIMENSION or openai:MODEL.",
     ),
 ]
 Json: TypeAlias = Annotated[
@@ -159,3 +175,4 @@ TagsToGive: TypeAlias = Annotated[
     tuple[str, ...], Parameter(name="--tag", metavar="TAG", validator=not_blank("--tag"), show_default=False)
 ]
 Number1To10000: TypeAlias = Annotated[int, Parameter(converter=_number_1_to_10000, metavar="NUMBER")]
+WholeNumber: TypeAlias = Annotated[int, Parameter(converter=_whole_number)]

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+INTERRUPTED: Final = 130
+"""The exit code of a command that was interrupted."""
 
 if TYPE_CHECKING:
     from typing import TextIO

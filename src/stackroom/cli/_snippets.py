@@ -13,7 +13,7 @@ from rich.text import Text
 from stackroom import lexical_tokens, snippet_around
 from stackroom.cli._visible import visible
 from stackroom.text import expanding_terms, index_terms, is_blank, query_terms
-from stackroom.text._documents import _headings
+from stackroom.text._documents import headings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -53,7 +53,7 @@ def _said(text: str, known: set[str]) -> str:
     """Return a passage as one reads it: without fences, without the marks of headings, without `known` headings."""
     lines = text.splitlines(keepends=True)
     places = list(pairwise(accumulate(map(len, lines), initial=0)))
-    titles = dict(_headings(text, places))
+    titles = dict(headings_of(text, places))
     said = {
         number: titles.get(number, line) for number, line in enumerate(lines) if not _FENCE.fullmatch(line.rstrip())
     }

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from stackroom import Passage
+from stackroom._model import Passage
 from stackroom._values import unstorable_at
-from stackroom.indexing._cues import subrip_turns, webvtt_turns
+from stackroom.indexing._cues import BadTranscript, subrip_turns, webvtt_turns
+from stackroom.indexing._docx import BadDocument, docx_text
+from stackroom.indexing._html import visible_text
+from stackroom.indexing._pdf import pdf_pages
+from stackroom.indexing._tables import BadRecord, Row, csv_rows, json_lines_rows, json_rows
 from stackroom.text import Turn, TurnChunk, chunk_document, chunk_turns, is_blank
-from stackroom.text._documents import _headings
+from stackroom.text._documents import headings_of
 
 if TYPE_CHECKING:
-    from stackroom import MetadataValue
+    from stackroom._values import MetadataValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,9 @@ _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+
+
+_FRONT_MATTER: Final = re.compile(r"---[ \t]*\n(?:(?!---|\.\.\.)[^\n]*\n)*+(?:---|\.\.\.)[ \t]*(?:\n|$)")
 
 
 def decoded(data: bytes, encoding: str) -> str:
@@ -73,35 +82,110 @@ def load_markdown(data: bytes, encoding: str) -> Loaded:
 
 def _first_title(text: str) -> str | None:
     lines = list(pairwise(accumulate(map(len, text.splitlines(keepends=True)), initial=0)))
-    for number, title in _headings(text, lines):
+    behind = _front_matter_end(text)
+    for number, title in headings_of(text, lines):
         start, end = lines[number]
-        if not text[start:end].lstrip(" ").startswith("##"):
+        if start >= behind and not text[start:end].lstrip(" ").startswith("##"):
             return title
     return None
 
 
-def load_webvtt(data: bytes, encoding: str, *, max_chars: int = 1200) -> Loaded:
+def _front_matter_end(text: str) -> int:
+    """Return where the properties end that some programs write above a text; a comment there is no heading."""
+    found = _FRONT_MATTER.match(text)
+    return found.end() if found else 0
+
+
+def load_html(data: bytes, encoding: str) -> Loaded:
+    """Return the visible text of a page; its title is the `<title>`."""
+    return Loaded(*visible_text(decoded(data, encoding)))
+
+
+def load_docx(data: bytes, _encoding: str) -> Loaded:
+    """Return the text of a Word document; its title is its first heading of level 1."""
+    return Loaded(*docx_text(data))
+
+
+def load_pdf(data: bytes, _encoding: str, *, max_chars: int = 1200, overlap_chars: int = 150) -> Loaded:
+    """Return the passages of a PDF, none of which reaches over a page."""
+    pages, title = pdf_pages(data)
+    passages = [
+        Passage(chunk.text, {"page": number, "start": chunk.start, "end": chunk.end})
+        for number, page in enumerate(pages, start=1)
+        for chunk in chunk_document(page, max_chars=max_chars, overlap_chars=overlap_chars)
+    ]
+    return Loaded(title=title, passages=passages)
+
+
+def load_webvtt(data: bytes, encoding: str, *, max_chars: int = 1200, overlap_chars: int = 0) -> Loaded:  # noqa: ARG001 - turns overlap whole
     """Return the passages of a WebVTT transcript; BadTranscript says which line is none."""
     return Loaded(passages=turn_passages(webvtt_turns(decoded(data, encoding)), max_chars=max_chars))
 
 
-def load_subrip(data: bytes, encoding: str, *, max_chars: int = 1200) -> Loaded:
+def load_subrip(data: bytes, encoding: str, *, max_chars: int = 1200, overlap_chars: int = 0) -> Loaded:  # noqa: ARG001 - likewise
     """Return the passages of a SubRip transcript; BadTranscript says which line is none."""
     return Loaded(passages=turn_passages(subrip_turns(decoded(data, encoding)), max_chars=max_chars))
 
 
-LOADERS: Final[Mapping[str, Loader]] = MappingProxyType(
+def _load_rows(
+    read: Callable[[str], Iterator[Row]], data: bytes, encoding: str, *, max_chars: int = 1200, overlap_chars: int = 150
+) -> Loaded:
+    """Return the records that `read` finds as passages, long ones cut."""
+    passages = [
+        Passage(chunk, {"row": number})
+        for number, text in read(decoded(data, encoding))
+        for chunk in _cut(text, max_chars, overlap_chars)
+    ]
+    return Loaded(passages=passages)
+
+
+def _cut(text: str, max_chars: int, overlap_chars: int) -> list[str]:
+    if len(text) <= max_chars:
+        return [] if is_blank(text) else [text]
+    return [chunk.text for chunk in chunk_document(text, max_chars=max_chars, overlap_chars=overlap_chars)]
+
+
+_OF_TEXT: Final[Mapping[str, Loader]] = MappingProxyType(
     {
         ".txt": load_text,
         ".text": load_text,
         ".log": load_text,
         ".md": load_markdown,
         ".markdown": load_markdown,
-        ".vtt": load_webvtt,
-        ".srt": load_subrip,
+        ".html": load_html,
+        ".htm": load_html,
+        ".docx": load_docx,
     }
 )
-"""The loaders that ship, by lower-cased suffix."""
+_OF_PASSAGES: Final[Mapping[str, Callable[..., Loaded]]] = MappingProxyType(
+    {
+        ".vtt": load_webvtt,
+        ".srt": load_subrip,
+        ".pdf": load_pdf,
+        ".json": partial(_load_rows, json_rows),
+        ".jsonl": partial(_load_rows, json_lines_rows),
+        ".csv": partial(_load_rows, csv_rows),
+        ".tsv": partial(_load_rows, partial(csv_rows, delimiter="\t")),
+    }
+)
+"""Loaders that cut by themselves, since a text alone would not say where."""
+
+
+def shipped_loaders(max_chars: int, overlap_chars: int) -> dict[str, Loader]:
+    """Return the loaders that ship, by lower-cased suffix; those that cut obey these sizes."""
+    cutting = {
+        suffix: partial(load, max_chars=max_chars, overlap_chars=overlap_chars) for suffix, load in _OF_PASSAGES.items()
+    }
+    return {**_OF_TEXT, **cutting}
+
+
+def is_own_refusal(error: Exception) -> bool:
+    """Tell whether an error of a loader that ships says what is wrong, and nothing of what stands there."""
+    return isinstance(error, BadDocument | BadRecord | BadTranscript)
+
+
+LOADERS: Final[Mapping[str, Loader]] = MappingProxyType({**_OF_TEXT, **_OF_PASSAGES})
+"""The loaders that ship, by lower-cased suffix, at the default sizes."""
 
 
 def turn_passages(turns: Sequence[Turn], *, max_chars: int = 1200) -> list[Passage]:

@@ -74,7 +74,7 @@ def _sections(text: str) -> Iterator[tuple[Sequence[_Line], str | None]]:
     """Yield the lines of each section and its heading; headings that only blank text separates share a section."""
     lines = list(pairwise(accumulate(map(len, text.splitlines(keepends=True)), initial=0)))
     first_line, heading, heading_end = 0, None, 0
-    for number, title in _headings(text, lines):
+    for number, title in headings_of(text, lines):
         start, end = lines[number]
         if heading is None or not is_blank(text[heading_end:start]):
             yield lines[first_line:number], heading
@@ -83,7 +83,7 @@ def _sections(text: str) -> Iterator[tuple[Sequence[_Line], str | None]]:
     yield lines[first_line:], heading
 
 
-def _headings(text: str, lines: Iterable[_Line]) -> Iterator[tuple[int, str]]:
+def headings_of(text: str, lines: Iterable[_Line]) -> Iterator[tuple[int, str]]:
     """Yield the line number and title of each heading outside of fences."""
     open_fence = None
     for number, (start, end) in enumerate(lines):

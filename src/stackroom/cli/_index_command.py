@@ -1,0 +1,183 @@
+"""`stackroom index`: its options, and what it says at the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from cyclopts import Parameter
+from rich.table import Table
+
+from stackroom import IndexingCancelled, Source
+from stackroom.cli import _options as options
+from stackroom.cli import _shown
+from stackroom.cli._files import found_files
+from stackroom.cli._indexing import Outcome, Wanted, holds_a_source, index_files
+from stackroom.cli._opening import has_library, opened_to_index
+from stackroom.cli._problems import Refused, WrongUsage
+from stackroom.cli._saying import INTERRUPTED, say
+from stackroom.cli._shown import counted
+from stackroom.cli._visible import in_a_cell
+from stackroom.indexing._loaders import LOADERS
+
+_SUFFIXES: Final = " ".join(LOADERS)
+
+
+def index(
+    paths: Annotated[
+        list[str],
+        Parameter(name="PATH", validator=options.not_blank("PATH"), help=f"Files ({_SUFFIXES}) and directories."),
+    ],
+    /,
+    *,
+    tenant: options.Tenant,
+    group: options.Groups,
+    folder: Annotated[options.FolderToFileIn, Parameter(help="The folder to file the sources in.")] = None,
+    tag: Annotated[
+        options.TagsToGive, Parameter(help="A tag for the sources; give it several times for several tags.")
+    ] = (),
+    kind: Annotated[
+        str, Parameter(metavar="KIND", validator=options.not_blank("--kind"), help="What kind of sources they are.")
+    ] = "document",
+    title: Annotated[
+        str | None, Parameter(metavar="TITLE", help="The title of a single file.", show_default="its own")
+    ] = None,
+    tier: Annotated[
+        options.Tier | None, Parameter(help="A label that searches can narrow by.", show_default=False)
+    ] = None,
+    corpus: Annotated[
+        str | None,
+        Parameter(
+            metavar="NAME",
+            validator=options.not_blank("--corpus"),
+            show_default=False,
+            help="What a directory is known by when it is indexed from several places.",
+        ),
+    ] = None,
+    prune: Annotated[
+        bool, Parameter(show_default=False, help="Remove sources of a directory whose file is gone.")
+    ] = False,
+    dry_run: Annotated[bool, Parameter(show_default=False, help="Say what would be done, and do nothing.")] = False,
+    budget: Annotated[
+        options.WholeNumber | None,
+        Parameter(metavar="CHARS", show_default=False, help="Embed at most so many characters, then end."),
+    ] = None,
+    price: Annotated[
+        float | None,
+        Parameter(metavar="PRICE", show_default=False, help="What a million tokens cost, to estimate what this does."),
+    ] = None,
+    jobs: Annotated[
+        options.Number1To10000, Parameter(metavar="N", help="Call the embedder so many times at once, at most.")
+    ] = 8,
+    library: options.Library = options.DEFAULT_LIBRARY,
+    embedder: options.Embedder = None,
+    json: options.Json = False,
+) -> int:
+    """Index files, and the files of directories, one source each.
+
+    A source's id is the file's path relative to the directory given, or the name of a file given by itself. Files of
+    other kinds in a directory are left out, and so are hidden ones.
+
+    What has not changed since is left alone, but for its groups, folder and tags, which become those of this call:
+    without --folder it is in no folder afterwards. What has changed is replaced whole, and a passage whose text the
+    directory's sources held already keeps its vector. So an interrupted run goes on when it is started again.
+
+    A source of the same id that comes from elsewhere is not touched. A file that was deleted from a directory stays in
+    the library until --prune removes its source.
+    """
+    shared: dict[str, Any] = {"tenant_id": tenant, "acl_groups": group, "folder_id": folder, "tags": tag}
+    model = Source("checked before any file is read", kind=kind, tier=tier, passages=(), **shared)
+    if price is not None and not 0 <= price < float("inf"):
+        raise WrongUsage("--price takes a number of at least 0.")
+    found = found_files(Path(path) for path in paths)
+    if title is not None and found.files != 1:
+        raise WrongUsage("--title names a single file; index the files one by one.")
+    if not found.says_something:
+        raise Refused(f"no file to index there: it may be {_SUFFIXES}")
+    wanted = Wanted(model, title, corpus, prune, dry_run, budget, price, jobs)
+    writes = not dry_run and (has_library(library) or holds_a_source(found, wanted))
+    with opened_to_index(library, embedder, writes=writes) as open_one:
+        try:
+            outcome = index_files(open_one, found, wanted, quiet=json)
+        except IndexingCancelled:
+            say("interrupted; what was written by then stays: run the same command again to go on")
+            return INTERRUPTED
+    _report(outcome, json=json, dry_run=dry_run)
+    return int(outcome.failed)
+
+
+def _report(outcome: Outcome, *, json: bool, dry_run: bool) -> None:
+    messages = _shown.message_console()
+    for skipped in outcome.skipped:
+        messages.print(f"skipped {in_a_cell(skipped.path)}: {skipped.message}", soft_wrap=True)
+    if outcome.stopped == "budget":
+        left = counted(outcome.counts["remaining"], "file")
+        messages.print(f"the budget is spent: {left} not looked at; run it again to go on", soft_wrap=True)
+    if json:
+        _shown.print_json(_as_json(outcome))
+    elif dry_run:
+        _shown.show(_table(outcome))
+    else:
+        _shown.output_console().print(_summary(outcome), soft_wrap=True)
+
+
+def _as_json(outcome: Outcome) -> dict[str, Any]:
+    sources = [
+        {
+            "source_id": source_id,
+            "passages": indexed.passages,
+            "replaced": indexed.replaced,
+            "embedded": indexed.embedded,
+            "reused": indexed.reused,
+        }
+        for source_id, indexed in outcome.written
+    ]
+    counts = dict(outcome.counts)
+    return {
+        "sources": sources,
+        "new": counts.pop("new"),
+        "replaced": counts.pop("changed"),
+        **counts,
+        "passages": outcome.passages,
+        "tokens": outcome.tokens,
+        "cost": outcome.cost,
+        "stopped": outcome.stopped,
+        "skipped": outcome.skipped,
+        "other_suffixes": outcome.other_suffixes,
+        "seconds": round(outcome.seconds, 3),
+    }
+
+
+def _table(outcome: Outcome) -> Table:
+    """Return what a run would do, as a table."""
+    counts = outcome.counts
+    rows: dict[str, str] = {
+        "new": f"{counts['new']:,}",
+        "changed": f"{counts['changed']:,}",
+        "unchanged": f"{counts['unchanged']:,}",
+        "gone": f"{counts['removed']:,}",
+        "passages to embed": f"{counts['embedded']:,}",
+        "characters": f"{counts['characters']:,}",
+        "tokens": f"{outcome.tokens:,}",
+    }
+    if outcome.cost is not None:
+        rows["cost"] = f"{outcome.cost:,.6f}"
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for name, value in rows.items():
+        table.add_row(name, value)
+    return table
+
+
+def _summary(outcome: Outcome) -> str:
+    left_out = [f"{len(outcome.skipped)} skipped"] if outcome.skipped else []
+    if outcome.other_suffixes:
+        left_out.append(f"{counted(outcome.other_suffixes, 'file')} of other kinds left out")
+    counts = outcome.counts
+    done = f"indexed {counted(counts['new'] + counts['changed'], 'source')}, {counted(outcome.passages, 'passage')}"
+    sources = [f"{counts['new']:,} new", f"{counts['changed']:,} replaced"]
+    sources += [f"{counts[name]:,} {name}" for name in ("unchanged", "rescoped", "removed") if counts[name]]
+    passages = f"{counts['embedded']:,} embedded, {counts['reused']:,} reused"
+    said = f"{done} in {outcome.seconds:.1f} s (sources: {', '.join(sources)}; passages: {passages})"
+    return ", ".join([said, *left_out])

@@ -1,0 +1,87 @@
+"""Records of JSON, JSON Lines, CSV and TSV as texts, each with its number."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from stackroom.text import is_blank
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Row: TypeAlias = tuple[int, str]
+"""A record's number, from 1, and its text."""
+
+_TEXT_FIELDS: Final = ("content", "text")
+
+
+class BadRecord(ValueError):
+    """A file holds what is no record; the message names the line, never what stands there."""
+
+
+def json_rows(text: str) -> Iterator[Row]:
+    """Yield the items of a list, or the one object, as records."""
+    if is_blank(text):
+        return
+    value = _parsed(text, "it")
+    for number, item in enumerate(value if isinstance(value, list) else [value], start=1):
+        yield number, _record_text(item, f"item {number}")
+
+
+def json_lines_rows(text: str) -> Iterator[Row]:
+    """Yield a record for each line that is not blank."""
+    number = 0
+    for at, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            number += 1
+            yield number, _record_text(_parsed(line, f"line {at}"), f"line {at}")
+
+
+def csv_rows(text: str, *, delimiter: str = ",") -> Iterator[Row]:
+    """Yield a record for each row behind the header; fields may hold quoted line ends."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        filled = (row for row in reader if any(field.strip() for field in row))
+        header = next(filled, [])
+        for number, row in enumerate(filled, start=1):
+            names = [*header, *("" for _ in row[len(header) :])]
+            named = [(name or f"column {at}", field) for at, (name, field) in enumerate(zip(names, row), start=1)]  # noqa: B905 - a short row lacks its last fields
+            yield number, _text_of(named)
+    except csv.Error as error:
+        raise BadRecord(f"line {reader.line_num}: {error}") from None
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise BadRecord(f"{where} is no JSON, or nested too deeply") from None
+
+
+def _record_text(record: object, where: str) -> str:
+    if isinstance(record, str):
+        return record
+    if not isinstance(record, dict):
+        raise BadRecord(f"{where} is neither an object nor a string")
+    return _text_of(record.items())
+
+
+def _text_of(fields: Iterable[tuple[str, Any]]) -> str:
+    """Return the field that holds the text, else a line for each field that says something."""
+    pairs = list(fields)
+    values = dict(pairs)
+    for name in _TEXT_FIELDS:
+        if isinstance(value := values.get(name), str) and not is_blank(value):
+            return value
+    return "\n".join(f"{name}: {_shown(value)}" for name, value in pairs if value is not None and not _is_empty(value))
+
+
+def _is_empty(value: object) -> bool:
+    return isinstance(value, str | list | dict) and (not value or (isinstance(value, str) and is_blank(value)))
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

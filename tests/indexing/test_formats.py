@@ -1,0 +1,276 @@
+"""What is read of HTML, PDF, Word documents and tables, and that no hostile file takes long."""
+
+from __future__ import annotations
+
+import io
+import time
+import zipfile
+from contextlib import suppress
+
+import pytest
+from tests.indexing.made_files import docx, paragraph, pdf
+
+from stackroom.indexing import _docx
+from stackroom.indexing._docx import BadDocument
+from stackroom.indexing._html import visible_text
+from stackroom.indexing._loaders import LOADERS, Loaded, passages_of, shipped_loaders
+from stackroom.indexing._pdf import readable
+from stackroom.indexing._tables import BadRecord
+
+PATIENCE = 5.0
+"""Seconds that a hostile file may take; each takes far less than one."""
+
+
+def loaded(suffix: str, data: str | bytes, **sizes: int) -> Loaded:
+    given = {"max_chars": 1200, "overlap_chars": 150, **sizes}
+    return shipped_loaders(**given)[suffix](data.encode() if isinstance(data, str) else data, "utf-8")
+
+
+def texts(suffix: str, data: str | bytes, **sizes: int) -> list[str]:
+    return [passage.text for passage in passages_of(loaded(suffix, data, **sizes))]
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("<p>one</p><p>two</p>", "one\ntwo"),
+        ("<div>a<div>b</div>c</div>", "a\nb\nc"),
+        ("a<br>b<br/>c", "a\nb\nc"),
+        ("<ul><li>a<li>b</ul>", "a\nb"),
+        ("<b>bo</b>ld <i> it</i>", "bold it"),
+        ("<p>a \n\t b</p>", "a b"),
+        ("<pre>a\n  b</pre>c  d", "a\n  b\nc d"),
+        ("<tr><td>a</td><td>b</td></tr>", "a b"),
+        ("a&amp;b &lt;c&gt; &eacute;&#233;&#xE9; &copy", "a&b <c> éé é ©".replace(" é ", "é ")),
+        ("AT&T &unknown; &", "AT&T &unknown; &"),
+        ("&amp;lt;b&amp;gt;", "&lt;b&gt;"),
+        ("<script>a < b</script>x<style>p{}</style>y", "xy"),
+        ("<SCRIPT>a</Script >x", "x"),
+        ("<script>'</scripty>'</script>x", "x"),
+        ("<template>a<b>c</b></template>x", "x"),
+        ("a<!-- no -->b<!-->c<!--->d", "abcd"),
+        ("<!DOCTYPE html><?xml no?>x", "x"),
+        ('<a title="a > b">x</a>', "x"),
+        ("<p title=it's>x</p>y", "x\ny"),
+        ("1 < 2 and 3<4", "1 < 2 and 3<4"),
+        ("</p>x", "x"),
+        ("x<a href=", "x"),
+        ("a<script>b", "a"),
+        ("a<style>b", "a"),
+        ("a<!-- b", "a"),
+        ("a<template>b", "a"),
+        ("<textarea>&lt;b></textarea>", "<b>"),
+        ("<head><title>T</title></head><body>x</body>", "x"),
+        ("", ""),
+    ],
+)
+def test_html_is_what_a_reader_sees(markup: str, text: str) -> None:
+    assert visible_text(markup)[0] == text
+
+
+@pytest.mark.parametrize(
+    ("markup", "title"),
+    [
+        ("<title> A &amp;\n B </title>", "A & B"),
+        ("<title></title>", None),
+        ("<p>x", None),
+        ("<title>A</title><title>B</title>", "A"),
+        ("<title>a<b></title>", "a<b>"),
+        ("<template><title>A</title></template>", None),
+    ],
+)
+def test_the_title_of_html_is_its_own(markup: str, title: str | None) -> None:
+    assert visible_text(markup)[1] == title
+
+
+HOSTILE_HTML = [
+    "<b>",
+    "<div>",
+    "<a ",
+    "<a href=",
+    '<a b="',
+    "<a b='c\" ",
+    "<!--",
+    "<!",
+    "<",
+    "</",
+    "<table><tr><td>",
+    "<script>",
+    "</script>",
+    "<template>",
+    "<title>",
+    "<textarea>",
+    "&",
+    "&#9",
+    "&a",
+    "<pre>",
+    "<p><i>",
+    "\x01<br>",
+]
+
+
+@pytest.mark.parametrize("piece", HOSTILE_HTML)
+def test_eighty_thousand_of_anything_unclosed_are_read_in_no_time(piece: str) -> None:
+    began = time.perf_counter()
+    visible_text(piece * 80_000 + "x")
+    visible_text("&#" + "9" * 80_000)
+    assert time.perf_counter() - began < PATIENCE
+
+
+def test_a_word_document_is_paragraphs_headings_and_rows() -> None:
+    named = {"b1": "heading 1", "h2": "Heading 2"}
+    styles = "".join(f'<w:style w:styleId="{key}"><w:name w:val="{name}"/></w:style>' for key, name in named.items())
+    cells = "".join(f"<w:tc>{paragraph(text)}</w:tc>" for text in ("a", "b &amp; c"))
+    body = (
+        paragraph("Title", "b1")
+        + "<w:p><w:r><w:t>One</w:t><w:tab/><w:t>two</w:t></w:r><w:r><w:delText>gone</w:delText></w:r></w:p>"
+        + paragraph("")
+        + paragraph("Part", "h2")
+        + f"<w:tbl><w:tr>{cells}</w:tr><w:tr><w:tc><w:p/></w:tc></w:tr></w:tbl>"
+    )
+    document = loaded(".docx", docx(body, styles=styles))
+    assert (document.text, document.title) == ("# Title\nOne\ttwo\n## Part\na | b & c", "Title")
+    assert [passage.metadata["heading"] for passage in passages_of(document)] == ["Title", "Part"]
+
+
+@pytest.mark.parametrize("bad", [b"", b"PK", b"no zip", docx("<w:p>"), docx("")[:-30]], ids=range(5))
+def test_what_is_no_word_document_is_refused(bad: bytes) -> None:
+    with pytest.raises(BadDocument):
+        loaded(".docx", bad)
+
+
+def test_a_document_without_its_main_part_is_refused() -> None:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as package:
+        package.writestr("other.xml", "<x/>")
+    with pytest.raises(BadDocument):
+        loaded(".docx", made.getvalue())
+
+
+def test_a_zip_bomb_is_refused_before_it_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_docx, "MAX_UNPACKED", 1024 * 1024)
+    with pytest.raises(BadDocument, match="unpacks to more than 1 MiB"):
+        loaded(".docx", docx(paragraph("x" * 2 * 1024 * 1024)))
+
+
+def test_entities_that_multiply_are_refused_unread() -> None:
+    laughs = "<!DOCTYPE x [<!ENTITY a 'ha'>]>"
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as package:
+        package.writestr("word/document.xml", f"{laughs}<x>&a;</x>")
+    with pytest.raises(BadDocument, match="document type"):
+        loaded(".docx", made.getvalue())
+
+
+def test_a_deeply_nested_word_document_is_read_in_no_time() -> None:
+    began = time.perf_counter()
+    loaded(".docx", docx("<w:sdt>" * 20_000 + paragraph("x") + "</w:sdt>" * 20_000))
+    assert time.perf_counter() - began < PATIENCE
+
+
+def test_a_pdf_is_cut_page_by_page_and_its_places_are_those_of_the_page() -> None:
+    document = loaded(".pdf", pdf("First page.\nMore.", "", "Third.", title="Report"))
+    assert document.title == "Report"
+    passages = passages_of(document)
+    assert [(passage.text, passage.metadata["page"]) for passage in passages] == [
+        ("First page.\nMore.", 1),
+        ("Third.", 3),
+    ]
+    assert (passages[0].metadata["start"], passages[0].metadata["end"]) == (0, 17)
+    assert loaded(".pdf", pdf("x")).title is None
+
+
+def test_passages_of_a_pdf_never_reach_over_a_page() -> None:
+    assert texts(".pdf", pdf("one", "two", "three"), max_chars=1200) == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize("bad", [b"", b"%PDF-1.4", b"no pdf", pdf("x")[:50]], ids=range(4))
+def test_what_is_no_pdf_is_refused(bad: bytes) -> None:
+    with pytest.raises(BadDocument):
+        loaded(".pdf", bad)
+
+
+def test_a_pdf_of_two_thousand_pages_is_read_in_no_time() -> None:
+    began = time.perf_counter()
+    assert len(texts(".pdf", pdf(*["page"] * 2000))) == 2000
+    assert time.perf_counter() - began < 4 * PATIENCE
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        ("eﬃcient ﬂow", "efficient flow"),
+        ("infor-\r\nmation", "information"),
+        ("infor\x02\r\nmation", "information"),
+        ("infor\ufffemation", "information"),
+        ("Anna-\nMaria", "Anna-\nMaria"),
+        ("1990-\n2000", "1990-\n2000"),
+        ("- a\n- b", "- a\n- b"),
+        ("a\x00b", "ab"),
+        ("a\ud800b", "ab"),
+    ],
+)
+def test_text_of_a_pdf_is_readable(raw: str, text: str) -> None:
+    assert readable(raw) == text
+
+
+@pytest.mark.parametrize(
+    ("suffix", "data", "expected"),
+    [
+        (".jsonl", '{"content": "a", "text": "b"}\n\n{"text": "c"}\n"d"\n', [("a", 1), ("c", 2), ("d", 3)]),
+        (".jsonl", '{"content": " ", "text": "b"}', [("b", 1)]),
+        (
+            ".jsonl",
+            '{"content": 5, "n": null, "e": "", "l": [1, "é"], "b": true}',
+            [('content: 5\nl: [1, "é"]\nb: true', 1)],
+        ),
+        (".json", '[{"text": "a"}, "b"]', [("a", 1), ("b", 2)]),
+        (".json", '{"text": "a"}', [("a", 1)]),
+        (".json", " ", []),
+        (".csv", "name,text\nA,a\n\nB,b\n", [("a", 1), ("b", 2)]),
+        (".csv", 'name,note\nA,"x\ny, z"\n', [("name: A\nnote: x\ny, z", 1)]),
+        (".csv", "name,note\nA\nB,x,more\n", [("name: A", 1), ("name: B\nnote: x\ncolumn 3: more", 2)]),
+        (".csv", "", []),
+        (".csv", "name\n", []),
+        (".tsv", "name\tnote\nA\tx, y\n", [("name: A\nnote: x, y", 1)]),
+    ],
+)
+def test_a_record_is_a_passage_with_its_number(suffix: str, data: str, expected: list[tuple[str, int]]) -> None:
+    found = [(passage.text, passage.metadata["row"]) for passage in passages_of(loaded(suffix, data))]
+    assert found == expected
+
+
+def test_a_long_record_is_cut_and_records_are_never_joined() -> None:
+    passages = passages_of(loaded(".jsonl", '"one two three"\n"x"\n', max_chars=8, overlap_chars=0))
+    assert [(passage.text, passage.metadata["row"]) for passage in passages] == [("one two", 1), ("three", 1), ("x", 2)]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "data", "where"),
+    [
+        (".jsonl", '"a"\n\nsecret', "line 3"),
+        (".jsonl", '"a"\n5', "line 2"),
+        (".json", "{secret", "no JSON"),
+        (".json", "[5]", "item 1"),
+        (".json", "[" * 100_000, "nested"),
+        (".json", '{"secret": ' + "9" * 5000 + "}", "no JSON"),
+        (".csv", 'a,b\n"secret', "line"),
+    ],
+)
+def test_a_bad_record_fails_with_its_line_and_no_text(suffix: str, data: str, where: str) -> None:
+    with pytest.raises(BadRecord, match=where) as caught:
+        loaded(suffix, data)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_comment_in_front_matter_is_no_title() -> None:
+    assert loaded(".md", "---\n# a comment\ntitle: x\n---\n\n# Real\n").title == "Real"
+    assert loaded(".md", "---\n# Heading\n").title == "Heading"
+
+
+@pytest.mark.parametrize("suffix", sorted(LOADERS))
+def test_every_loader_bears_a_megabyte_of_one_line(suffix: str) -> None:
+    began = time.perf_counter()
+    with suppress(ValueError):
+        loaded(suffix, b"a" * 1_000_000)
+    assert time.perf_counter() - began < PATIENCE
