@@ -3,6 +3,7 @@
 # make fuzz   looks for faults with random sources, filters and scripts, for FUZZ_SECONDS (600 unless said)
 # make lint   what CI checks besides: ruff and mypy
 # make bench  measures, beside what a user would pick instead; make bench-1m at a million passages, alone
+# make bench-indexing   measures folders, beside LangChain's index()
 # make docs   writes the pages that are made from the code
 
 VENV := .venv
@@ -13,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$candidate" && break; done)
 
-.PHONY: demo test fuzz lint docs bench bench-1m clean
+.PHONY: demo test fuzz lint docs bench bench-indexing bench-1m clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python examples/demo.py
@@ -36,6 +37,9 @@ docs: $(VENV)/dev.installed
 
 bench: $(VENV)/bench.installed
 	$(BIN)/python benchmarks/embedded.py --passages 100000 --rivals
+
+bench-indexing: $(VENV)/bench.installed
+	$(BIN)/python benchmarks/indexing.py --rivals
 
 bench-1m: $(VENV)/dev.installed
 	$(BIN)/python benchmarks/embedded.py --passages 1000000

@@ -96,7 +96,6 @@ def stackroom(folder: Path, place: Path, embedder: str) -> dict[str, Any]:
 def langchain(folder: Path, place: Path, kind: str) -> dict[str, Any]:
     """Do the same with LangChain: load, split, `index()` with a record manager in memory."""
     from langchain_core.documents import Document
-    from langchain_core.embeddings import Embeddings
     from langchain_core.indexing import InMemoryRecordManager, index
     from langchain_core.vectorstores import InMemoryVectorStore
     from langchain_text_splitters import RecursiveCharacterTextSplitter
@@ -105,7 +104,7 @@ def langchain(folder: Path, place: Path, kind: str) -> dict[str, Any]:
 
     hashing = HashingEmbedder(256)
 
-    class Adapter(Embeddings):
+    class Adapter:
         def embed_documents(self, texts: list[str]) -> list[list[float]]:
             vectors: list[list[float]] = np.asarray(hashing.embed_passages(texts)).tolist()
             return vectors
@@ -114,11 +113,12 @@ def langchain(folder: Path, place: Path, kind: str) -> dict[str, Any]:
             vector: list[float] = np.asarray(hashing.embed_query(text)).tolist()
             return vector
 
-    store: Any = InMemoryVectorStore(Adapter())
+    adapter: Any = Adapter()
+    store: Any = InMemoryVectorStore(adapter)
     if kind == "chroma":
         from langchain_chroma import Chroma
 
-        store = Chroma("bench", embedding_function=Adapter(), persist_directory=str(place))
+        store = Chroma("bench", embedding_function=adapter, persist_directory=str(place))
     manager = InMemoryRecordManager("bench")
     manager.create_schema()
     splitter = RecursiveCharacterTextSplitter(chunk_size=600, chunk_overlap=150)
@@ -129,7 +129,9 @@ def langchain(folder: Path, place: Path, kind: str) -> dict[str, Any]:
             Document(file.read_text(encoding="utf-8"), metadata={"source": str(file)})
             for file in sorted(folder.rglob("*.txt"))
         )
-        index(chunks, manager, store, cleanup="incremental", source_id_key="source", key_encoder="sha256", batch_size=64)
+        index(
+            chunks, manager, store, cleanup="incremental", source_id_key="source", key_encoder="sha256", batch_size=64
+        )
         return time.perf_counter() - began, len(chunks)
 
     seconds, passages = run()
