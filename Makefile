@@ -5,6 +5,7 @@
 # make lint   what CI checks besides: ruff and mypy
 # make bench  measures, beside what a user would pick instead; make bench-1m at a million passages, alone
 # make bench-postgres   the same for the store in PostgreSQL
+# make bench-indexing   measures folders, beside LangChain's index()
 # make docs   writes the pages that are made from the code
 
 VENV := .venv
@@ -15,7 +16,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$candidate" && break; done)
 
-.PHONY: demo test test-postgres-other fuzz lint docs bench bench-1m bench-postgres clean
+.PHONY: demo test test-postgres-other fuzz lint docs bench bench-indexing bench-1m bench-postgres clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python examples/demo.py
@@ -43,6 +44,9 @@ docs: $(VENV)/dev.installed
 
 bench: $(VENV)/bench.installed
 	$(BIN)/python benchmarks/embedded.py --passages 100000 --rivals
+
+bench-indexing: $(VENV)/bench.installed
+	$(BIN)/python benchmarks/indexing.py --rivals
 
 bench-1m: $(VENV)/dev.installed
 	$(BIN)/python benchmarks/embedded.py --passages 1000000

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.embedders.embedding_server import EmbeddingServer
+from tests.embedders.embedding_server import Answer, Body, EmbeddingServer
 
 if TYPE_CHECKING:
     from tests.cli.conftest import CommandLine
@@ -38,6 +38,21 @@ def test_verify_embedder_says_the_lowest_cosine(stackroom: CommandLine) -> None:
     stackroom.index("notes")
     assert "lowest cosine 1.000000" in stackroom("verify-embedder").out
     assert stackroom("verify-embedder", "--json").json["lowest_cosine"] == pytest.approx(1.0)
+
+
+@pytest.mark.usefixtures("notes")
+def test_doctor_sees_that_a_model_of_the_same_name_is_another(stackroom: CommandLine, server: EmbeddingServer) -> None:
+    stackroom.index("notes", "--embedder", "openai:bge")
+    assert stackroom("doctor").code == 0
+
+    def other(body: Body) -> Answer:
+        data = [{"index": at, "embedding": [0.0, 1.0, -1.0]} for at, _ in enumerate(body["input"])]
+        return Answer(200, {"data": data})
+
+    server.answers.extend([other, other])
+    ran = stackroom("doctor")
+    assert ran.code == 1
+    assert "its vectors differ" in ran.out
 
 
 @pytest.fixture

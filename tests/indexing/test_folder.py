@@ -632,6 +632,18 @@ def test_a_cancelled_run_goes_on_where_it_was(folder: Folder, embedder: Recordin
     assert counts(again) == (6, 0, 4, 6)
 
 
+def test_a_cancel_is_seen_while_unchanged_files_are_passed_over(folder: Folder) -> None:
+    for number in range(130):
+        folder[f"{number:03}.txt"] = f"text {number}"
+    folder.index()
+    token = CancelToken()
+    with pytest.raises(IndexingCancelled) as caught:
+        folder.index(cancel=token, on_progress=lambda _: token.cancel(), prune=True)
+    report = caught.value.report
+    assert isinstance(report, IndexReport)
+    assert (report.unchanged, report.remaining) == (64, 66)
+
+
 def test_a_file_that_another_run_wrote_meanwhile_is_unchanged(folder: Folder, embedder: RecordingEmbedder) -> None:
     folder["a.txt"] = "one"
     folder["b.txt"] = "two"

@@ -9,16 +9,19 @@ from cyclopts import Parameter
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from stackroom import IndexingCancelled
+from stackroom import EmbedderError, EmbedderMismatch, IndexingCancelled
 from stackroom.cli import _options as options
 from stackroom.cli import _shown
 from stackroom.cli._indexing import cancelled_by_interrupt
 from stackroom.cli._opening import named_embedder, opened
+from stackroom.cli._problems import Refused
 from stackroom.cli._saying import INTERRUPTED, say
 from stackroom.cli._shown import counted
 from stackroom.indexing import reembed as move
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from stackroom.indexing import Progress
 
 
@@ -81,3 +84,18 @@ def verify_embedder(
         _shown.print_json({"lowest_cosine": lowest})
     else:
         _shown.output_console().print(f"the same model: lowest cosine {lowest:.6f}", soft_wrap=True)
+
+
+def changed_model(path: Path) -> str | None:
+    """Return what is wrong with a library's own embedder: its vectors are no longer those that are stored.
+
+    Where it cannot be had here, that is said on stderr, and nothing is found.
+    """
+    try:
+        with opened(path, None, embeds=True) as open_one:
+            open_one.library.verify_embedder()
+    except EmbedderMismatch as error:
+        return str(error)
+    except (Refused, EmbedderError, ImportError, ValueError) as error:
+        _shown.message_console().print(f"the embedder was not verified: {error}", soft_wrap=True)
+    return None

@@ -11,12 +11,14 @@ from cyclopts import Parameter
 from stackroom import Scope, auditing
 from stackroom.cli import _options as options
 from stackroom.cli import _shown
+from stackroom.cli._embedder_commands import changed_model
 from stackroom.cli._opening import opened
 from stackroom.cli._operating import TenantCounts, about, counts_of, description, maintained, scopes_of, tenant_ids
 from stackroom.cli._problems import Refused
 from stackroom.cli._shown import counted, size_of
 from stackroom.cli._signals import ending_in_order
 from stackroom.cli._visible import in_a_cell
+from stackroom.stores.embedded._maintenance import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,9 +107,12 @@ def doctor(
     """Look whether everything in a library fits together; exit code 1 when something does not.
 
     Reads all there is and changes nothing but side files that are missing. Says the command that mends what it found.
+    When all fits, the embedder embeds some stored passages again, to see whether it still is the same model.
     """
     with maintained(library) as store:
         found = store.problems()
+    if not found and (changed := changed_model(library)):
+        found.append(Problem("library.toml", changed, is_mended_by_compact=False))
     if json:
         _shown.print_json({"problems": found})
     else:

@@ -169,6 +169,10 @@ class FolderRun:
         """Yield the sources to write in order, each claimed and looked at; the rest is done meanwhile."""
         self.parts.writing.check_fingerprint()
         for entries in self._groups():
+            if (
+                self.cancel is not None and self.cancel.cancelled
+            ):  # a folder of unchanged files yields no job to stop at
+                return
             to_write = [entry for entry in entries if isinstance(entry, ToWrite)]
             claims = {
                 entry.source.source_id: self.parts.writing.claims.take(entry.source.tenant_id, entry.source.source_id)
@@ -195,7 +199,13 @@ class FolderRun:
     def _done_in_order(
         self, entries: Sequence[Entry], found: dict[str, Stored], claims: dict[str, Claim]
     ) -> Iterator[Job[Source]]:
-        texts = {passage.text for entry in entries if isinstance(entry, ToWrite) for passage in entry.source.passages}
+        texts = {
+            passage.text
+            for entry in entries
+            if isinstance(entry, ToWrite)
+            for passage in entry.source.passages
+            if passage.text not in found[entry.source.source_id].vectors
+        }
         known = self.stored.vectors(texts) if texts else {}
         to_rescope: list[Unchanged] = []
         for entry in entries:
