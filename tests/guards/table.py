@@ -134,7 +134,7 @@ THE_CHECK: Final = (
     Guard(
         "what a leg answers is judged",
         "stackroom._check",
-        "if identity not in kept and matches(asked, metadata):",
+        "if identity not in kept and matches(asked, metadata) and math.isfinite(match.score):",
         "if identity not in kept:",
         library("checks"),
     ),

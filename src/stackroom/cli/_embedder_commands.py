@@ -86,13 +86,13 @@ def verify_embedder(
         _shown.output_console().print(f"the same model: lowest cosine {lowest:.6f}", soft_wrap=True)
 
 
-def changed_model(path: Path) -> str | None:
+def changed_model(place: Path | str) -> str | None:
     """Return what is wrong with a library's own embedder: its vectors are no longer those that are stored.
 
     Where it cannot be had here, that is said on stderr, and nothing is found.
     """
     try:
-        with opened(path, None, embeds=True) as open_one:
+        with opened(place, None, embeds=True) as open_one:
             open_one.library.verify_embedder()
     except EmbedderMismatch as error:
         return str(error)
