@@ -66,3 +66,16 @@ def test_a_database_that_cannot_be_reached_is_one_line_without_its_secrets(stack
     assert ran.code == 1
     assert "Zq7pass" not in ran.err
     assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "place", ["host=127.0.0.1 password=s3cret", "POSTGRESQL://u:s3cret@h/db", "postgresql+psycopg://u:s3cret@h/db"]
+)
+def test_what_is_nearly_a_dsn_is_refused_without_its_secret_and_makes_no_directory(
+    stackroom: CommandLine, notes: Path, here: Path, place: str
+) -> None:
+    for command in (["info"], ["index", str(notes), "--tenant", "acme", "--group", "staff"]):
+        ran = stackroom(*command, "--library", place)
+        assert ran.code == 2
+        assert "s3cret" not in ran.err + ran.out
+    assert [path.name for path in here.iterdir()] == ["notes"]

@@ -15,6 +15,7 @@ from tests.postgres_room import Room
 from stackroom import StoreError, StoreUnavailable
 from stackroom.filters import Eq
 from stackroom.stores import CollectionSpec, LexicalQuery, PostgresStore, Record
+from stackroom.stores.postgres._writes import opening
 
 SPEC = CollectionSpec(2, "m")
 TENANT = Eq("tenantId", "t")
@@ -210,3 +211,27 @@ def test_pgvector_that_the_role_does_not_find_is_told(room: Room) -> None:
             PostgresStore(where)
     finally:
         room.ask(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_texts_come_back_as_they_were_whatever_the_dsn_says_of_encodings(room: Room) -> None:
+    store = room.store(psycopg.conninfo.make_conninfo(room.dsn, client_encoding="latin1"))
+    store.create_collection("c", SPEC)
+    store.replace("c", [record("Zürich 日本")], where=TENANT)
+    (found,) = room.store().scan("c", where=TENANT, limit=2)
+    assert found.text == "Zürich 日本"
+
+
+def test_a_given_pool_of_another_encoding_is_refused_before_anything_is_written(room: Room) -> None:
+    room.store().create_collection("c", SPEC)
+    options = {"client_encoding": "latin1"}
+    with (
+        ConnectionPool(room.dsn, min_size=1, max_size=1, kwargs=options) as pool,
+        pytest.raises(StoreError, match="client_encoding"),
+    ):
+        room.store(pool).replace("c", [record("Zürich")], where=TENANT)
+    assert room.store().count("c", where=TENANT) == 0
+
+
+def test_a_wait_of_less_than_a_millisecond_is_no_wait_of_half_a_minute() -> None:
+    waits = opening([], 0.0004)[0]
+    assert waits.values["value"] == "1ms"

@@ -66,7 +66,12 @@ def _name_of_embedder(_kind: type, name: str | None) -> None:
 def _place(_kind: type, tokens: Sequence[Token]) -> Path | str:
     """Read a directory's path, or a DSN, which stays a str; an empty one would be where the reader stands."""
     not_blank("--library")(str, tokens[0].value)
-    return tokens[0].value if tokens[0].value.startswith(_DSN) else Path(tokens[0].value)
+    given = tokens[0].value
+    if given.startswith(_DSN):
+        return given
+    if "://" in given or "password=" in given:  # its secret must not come back in an error, nor as a directory's name
+        raise WrongUsage("--library takes a directory, or a DSN that begins with postgresql://, and this is neither.")
+    return Path(given)
 
 
 def _narrowing(name: str, help_text: str) -> Parameter:

@@ -208,6 +208,11 @@ class Database:
     def _connection(self) -> Iterator[Connection[Any]]:
         """Take a connection from the pool, whose transactions we begin ourselves; give it back as it was."""
         with self._pool.connection(timeout=self._timeout) as connection:
+            if connection.info.encoding != "utf-8":
+                raise StoreError(
+                    "this connection's client_encoding is not UTF8, so texts would not come back as they were; "
+                    "leave it to the pool's default, or set it to UTF8"
+                )
             was = connection.autocommit
             if not was:
                 connection.autocommit = True
@@ -235,7 +240,12 @@ def _failed(error: Any, *, may_have_ended: bool) -> _Failed:
         kind, message, may_run_again = _MEANINGS[state]
         return _Failed(kind(message), may_run_again=may_run_again)
     if isinstance(error, PoolTimeout):
-        return _Failed(StoreUnavailable("no connection to the database could be had in time; is the server running?"))
+        return _Failed(
+            StoreUnavailable(
+                "no connection to the database could be had in time: the server does not answer, or all connections of "
+                "the pool are in use, perhaps by writes that wait for one another; give it a larger pool_size"
+            )
+        )
     if state.startswith(_NOT_NOW) or (not state and isinstance(error, psycopg.OperationalError)):
         return _not_now(state, may_have_ended=may_have_ended)
     return _Failed(StoreError(f"the database refused a statement{_shown(state)}"))
@@ -276,7 +286,7 @@ def _pool_of(dsn: str, size: int, timeout: float) -> ConnectionPool[Any]:
         problem = StoreUnavailable("the database cannot be reached; look at the server, and at host, user and password")
     if problem is not None:
         raise problem
-    options = {"autocommit": True, "prepare_threshold": None}
+    options = {"autocommit": True, "prepare_threshold": None, "client_encoding": "UTF8"}
     return ConnectionPool(
         dsn,
         min_size=1,

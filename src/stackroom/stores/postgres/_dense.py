@@ -59,7 +59,8 @@ def nearest_by_index(
     dimension = entry.spec.dimension
     joined = f"{entry.passages} p JOIN {entry.sources} s ON s.number = p.source"
     sql = (
-        f"WITH found AS MATERIALIZED (SELECT p.source, p.place FROM {joined} WHERE {condition.whole} "
+        f"WITH found AS MATERIALIZED (SELECT p.source, p.place FROM {joined} "
+        f"WHERE p.tenant = %(tenant)s AND {condition.whole} "
         f"ORDER BY p.direction::halfvec({dimension}) <=> %(query)s::halfvec({dimension}) LIMIT %(limit)s) "
         f"SELECT {columns} FROM found f JOIN {entry.passages} p ON p.tenant = %(tenant)s AND p.source = f.source "
         f"AND p.place = f.place JOIN {entry.sources} s ON s.number = p.source"

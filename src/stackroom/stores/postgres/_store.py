@@ -82,7 +82,7 @@ class PostgresStore:
         prefix: str = "stackroom_",
         manage_schema: bool = True,
         exact: bool = False,
-        exact_limit: int = 10_000,
+        exact_limit: int = 50_000,
         partitions: int = 0,
         vector_index: bool = True,
         row_level_security: bool = False,

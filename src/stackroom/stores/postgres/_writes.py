@@ -7,6 +7,7 @@ statement under a lock of their own, so that writers of one tenant wait for each
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -103,7 +104,7 @@ def _tenant_lock(names: Names, collection: str, tenant_id: str) -> int:
 
 def opening(taken: Iterable[Lock], seconds: float) -> list[Statement]:
     """Return the statements that take locks: waiting so long at most, or, for 0 seconds, not at all."""
-    wait = setting("lock_timeout", f"{round(seconds * 1000) or 30_000}ms")
+    wait = setting("lock_timeout", f"{math.ceil(seconds * 1000) or 30_000}ms")
     return [wait, *(lock.statement(waits=seconds > 0) for lock in taken)]
 
 
