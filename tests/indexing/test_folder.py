@@ -324,6 +324,18 @@ def test_a_passage_moved_to_another_file_keeps_its_vector_whichever_is_written_f
     assert (found[0].text, round(found[0].score, 5)) == ("two", 1.0)
 
 
+def test_a_passage_that_left_a_file_long_before_another_takes_it_up_keeps_its_vector(folder: Folder) -> None:
+    folder["a.jsonl"] = '"one"\n"two"\n'
+    for number in range(130):
+        folder[f"b{number:03}.txt"] = f"text {number}"
+    folder["c.jsonl"] = '"three"\n'
+    folder.index()
+    folder["a.jsonl"] = '"one"\n'
+    folder["c.jsonl"] = '"three"\n"two"\n'
+    report = folder.index(max_concurrency=1)
+    assert (report.changed, report.embedded, report.reused) == (2, 0, 3)
+
+
 def test_other_corpora_and_tenants_lend_no_vectors(folder: Folder) -> None:
     folder["a.txt"] = "one"
     folder.index()
