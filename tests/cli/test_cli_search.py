@@ -116,7 +116,7 @@ def test_in_a_pipe_a_row_is_a_line_of_whole_cells(stackroom: CommandLine, here: 
     assert rows[0] == ["source", "title", "kind", "folder", "tags", "groups", "passages"]
     assert rows[1] == ["budget.md", "Budget", "document", "plans", "money", "staff", "2"]
     assert rows[2] == [name, ("Title " * 40).strip(), "document", "", f"{'t' * 100}, u", "staff", "1"]
-    assert f"tags      {'t' * 100}, u\n" in stackroom("show", name, *scope).out
+    assert f"tags         {'t' * 100}, u\n" in stackroom("show", name, *scope).out
     lines = stackroom("search", "word", *scope, "--source", name).out.splitlines()
     assert lines[1].strip().startswith(f"{name}#0  ·  ")
 
@@ -217,7 +217,7 @@ def test_show_tells_what_is_not_visible_like_what_is_absent(stackroom: CommandLi
 
 def test_show_prints_properties_and_passages(stackroom: CommandLine) -> None:
     out = stackroom("show", "budget.md", "--tenant", "acme", "--group", "staff").out
-    assert "folder    plans" in out
+    assert "folder       plans" in out
     assert "#1  ·  Hiring" in out
     assert "The spring budget is three million." in out
 
