@@ -218,7 +218,7 @@ def test_show_tells_what_is_not_visible_like_what_is_absent(stackroom: CommandLi
 
 def test_show_prints_properties_and_passages(stackroom: CommandLine) -> None:
     out = stackroom("show", "budget.md", "--tenant", "acme", "--group", "staff").out
-    assert "folder    plans" in out
+    assert "folder       plans" in out
     assert "#1  ·  Hiring" in out
     assert "The spring budget is three million." in out
 

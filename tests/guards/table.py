@@ -496,7 +496,7 @@ BULK: Final = tuple(
             "_plan",
             "if head is not None and not head.belongs_to(self.corpus):",
             "if False:",
-            "folder",
+            "folder_upkeep",
             "from_elsewhere",
         ),
         (
@@ -504,7 +504,7 @@ BULK: Final = tuple(
             "_stored",
             "keys.SETTINGS in self.metadata and ",
             "",
-            "folder",
+            "folder_upkeep",
             "calls_itself",
         ),
         (
@@ -512,7 +512,7 @@ BULK: Final = tuple(
             "_folder_run",
             "return not is_there and not self.walked.is_hidden_from(name)",
             "return not is_there",
-            "folder",
+            "folder_upkeep",
             "cannot_be_listed",
         ),
         (
@@ -520,7 +520,7 @@ BULK: Final = tuple(
             "_folder_run",
             "if not self.prune or not self.walked.has_loadable:",
             "if not self.prune:",
-            "folder",
+            "folder_upkeep",
             "no_file_to_load",
         ),
         (

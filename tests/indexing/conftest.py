@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.indexing.folders import Folder
 from tests.library.doubles import HandClock, RecordingEmbedder
 
 from stackroom import Library, Scope
@@ -43,3 +45,9 @@ def library(store: VectorStore, embedder: RecordingEmbedder, clock: HandClock) -
 @pytest.fixture
 def everyone() -> Scope:
     return Scope("_global", ["everyone"])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, library: Library) -> Folder:
+    (tmp_path / "folder").mkdir()
+    return Folder(tmp_path / "folder", library)

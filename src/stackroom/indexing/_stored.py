@@ -84,22 +84,25 @@ class StoredFolder:
 
     def vectors(self, texts: Collection[str]) -> dict[str, NDArray[np.float32]]:
         """Return vectors of those texts that the corpus held when this was first asked."""
-        places = self._all_places()
+        found = self._kept_vectors(texts)
+        missing = [text for text in texts if text not in found]
+        places = self._all_places() if missing else {}
         elsewhere: dict[str, set[str]] = {}
-        found: dict[str, NDArray[np.float32]] = {}
-        for text in texts:
-            if (place := places.get(_digest(text))) is None:
-                continue
-            source_id = self._sources[place]
-            if source_id not in self._replaced:
-                elsewhere.setdefault(source_id, set()).add(text)
-            elif self._kept is not None and (vector := self._kept.get(_digest(text))) is not None:
-                found[text] = vector
+        for text in missing:
+            place = places.get(_digest(text))
+            if place is not None and self._sources[place] not in self._replaced:
+                elsewhere.setdefault(self._sources[place], set()).add(text)
         for names in _slices(list(elsewhere), _SOURCES_AT_A_TIME):
             looked_at = self.parts.writing.look(self.tenant_id, {name: elsewhere[name] for name in names})
             for stored in looked_at.values():
                 found.update(stored.vectors)
         return found
+
+    def _kept_vectors(self, texts: Collection[str]) -> dict[str, NDArray[np.float32]]:
+        if self._kept is None:
+            return {}
+        kept = {text: self._kept.get(_digest(text)) for text in texts}
+        return {text: vector for text, vector in kept.items() if vector is not None}
 
     def let_go(self, source_id: str, stored: Stored) -> None:
         """Keep the vectors of a source that is about to be replaced: its texts may come again in another one."""
