@@ -278,8 +278,8 @@ WRITES: Final = (
     Guard(
         "a write waits for a removal to end",
         "stackroom._claims",
-        "            self._changed.wait_for(lambda: tenant_id not in self._removing)\n            if any(claim.is_revoked",
-        "            if any(claim.is_revoked",
+        "self._changed.wait_for(lambda: tenant_id not in self._removing)\n            if any(",
+        "if any(",
         library("writers"),
     ),
     Guard(
