@@ -128,6 +128,31 @@ class TestDurableRankers:
         for made in (again, ranker):
             made.close()
 
+    def test_what_it_is_told_after_closing_is_not_lost(
+        self, tmp_path: Path, kind: Callable[..., Any], package: str
+    ) -> None:
+        pytest.importorskip(package)
+        import numpy as np
+        from tests.rankers.conftest import source
+
+        from stackroom import Library
+        from stackroom.embedders import HashingEmbedder
+
+        ranker = kind(path=tmp_path / "vectors")
+        with Library.open(tmp_path / "library", embedder=HashingEmbedder(16), ranker=ranker) as library:
+            library.index_source(source("before", "apple"))
+            ranker.close()
+            library.index_source(source("after", "apple"))
+            library.remove_source("before", tenant_id="t")
+        again = kind(path=tmp_path / "vectors")
+        with Library.open(tmp_path / "library", embedder=HashingEmbedder(16), ranker=again) as library:
+            library.index_source(source("later", "pear"))
+        query = np.asarray(HashingEmbedder(16).embed_query("apple"))
+        held = again.rank_by_similarity(tenant_id="t", query=query, candidate_ids=None, limit=9)
+        assert [name for name, _ in held] == ["after#0", "later#0"]
+        for made in (again, ranker):
+            made.close()
+
 
 @pytest.mark.parametrize(("kind", "package"), DURABLE.values(), ids=DURABLE)
 def test_a_missing_package_is_named_with_what_installs_it(

@@ -91,6 +91,10 @@ class _Tenant:
         ]
 
 
+class RankerIsClosed(Exception):
+    """A ranker was asked or told after it was closed; what it was told stays owed."""
+
+
 class TenantIndexes:
     """The indexes of all tenants; one lock, for none of them bears a search while it is written."""
 
@@ -121,12 +125,14 @@ class TenantIndexes:
     ) -> list[Ranked]:
         """Return the nearest of a tenant's candidates."""
         with self._lock:
+            self._check_open()
             tenant = self._tenants.get(tenant_id)
             return [] if tenant is None else tenant.nearest(query, candidate_ids, limit)
 
     def tell(self, tenant_id: str, passage_id: str, vector: NDArray[np.float32] | None) -> None:
         """Take a passage in, or out."""
         with self._lock:
+            self._check_open()
             tenant = self._tenants.get(tenant_id)
             if tenant is None and vector is not None:
                 tenant = self._tenants[tenant_id] = _Tenant(self._make(len(vector), None), len(vector))
@@ -136,10 +142,16 @@ class TenantIndexes:
     def forget(self, tenant_id: str) -> None:
         """Drop a tenant."""
         with self._lock:
+            self._check_open()
             self._tenants.pop(tenant_id, None)
 
+    def _check_open(self) -> None:
+        """Refuse what would be lost: nothing is saved any more, and the name on disk promises what was told by then."""
+        if self._is_closed:
+            raise RankerIsClosed("this ranker is closed; make another one on its path")
+
     def close(self) -> None:
-        """Save what is held, where there is a path. Twice is fine."""
+        """Save what is held, where there is a path. Twice is fine; afterwards every call is refused."""
         with self._lock:
             if self._path is not None and not self._is_closed:
                 self._save(self._path)
