@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +34,7 @@ _PASSAGES_A_SOURCE: Final = 3
 _RESAMPLES: Final = 2_000
 _CONFIDENCE: Final = 0.95
 _FOLDS: Final = 2
+_BEIR_COLUMNS: Final = 3
 _WEIGHTS: Final = tuple(round(0.1 * step, 1) for step in range(1, 10))
 
 Qrels = dict[str, dict[str, int]]
@@ -68,7 +70,12 @@ class Tuned:
 
 def read_queries(path: str | os.PathLike[str]) -> dict[str, str]:
     """Return the queries of a JSON Lines file by id; ValueError says which line is none."""
-    return dict(_read(path, _query_of))
+    queries: dict[str, str] = {}
+    for number, line in _lines(path):
+        with _reading(path, number):
+            query_id, text = _query_of(line)
+        queries[query_id] = text
+    return queries
 
 
 def read_qrels(path: str | os.PathLike[str]) -> Qrels:
@@ -77,8 +84,11 @@ def read_qrels(path: str | os.PathLike[str]) -> Qrels:
     ValueError says which line is none.
     """
     judged: Qrels = {}
-    for query_id, document_id, grade in _read(path, _judgement_of):
-        judged.setdefault(query_id, {})[document_id] = grade
+    for number, line in _lines(path):
+        with _reading(path, number):
+            query_id, document_id, grade = _cells_of(line)
+            if number > 1 or _is_number(grade):
+                judged.setdefault(query_id, {})[document_id] = int(grade)
     return judged
 
 
@@ -194,33 +204,36 @@ def _ir_measures() -> Any:
     return ir_measures
 
 
-def _read(path: str | os.PathLike[str], parsed: Callable[[str, bool], Any]) -> Iterator[Any]:
-    """Yield what the lines of a file hold; blank ones are passed over."""
+def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file with their numbers from 1; blank ones are passed over."""
     opened = gzip.open if Path(path).suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8-sig") as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
-                try:
-                    one = parsed(line, number == 1)
-                except (ValueError, LookupError, TypeError):
-                    raise ValueError(f"line {number} of {Path(path).name} is not in BEIR's form") from None
-                if one is not None:
-                    yield one
+                yield number, line
 
 
-def _query_of(line: str, _is_first: bool) -> tuple[str, str]:  # noqa: FBT001 - as _read calls it
+@contextmanager
+def _reading(path: str | os.PathLike[str], number: int) -> Iterator[None]:
+    """Say of a line that is not what it should be where it stands, and nothing of what it holds."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError):
+        raise ValueError(f"line {number} of {Path(path).name} is not in BEIR's form") from None
+
+
+def _query_of(line: str) -> tuple[str, str]:
     written = json.loads(line)
     if not isinstance(written["text"], str):
         raise TypeError
     return str(written["_id"]), written["text"]
 
 
-def _judgement_of(line: str, is_first: bool) -> tuple[str, str, int] | None:  # noqa: FBT001 - as _read calls it
+def _cells_of(line: str) -> tuple[str, str, str]:
+    """Return query, document and grade; TREC's files have a column more, which says nothing."""
     cells = line.rstrip("\r\n").split("\t")
-    query_id, document_id, grade = cells if len(cells) == 3 else (cells[0], cells[2], cells[3])  # noqa: PLR2004 - TREC's
-    if is_first and not _is_number(grade):
-        return None
-    return query_id, document_id, int(grade)
+    document = 1 if len(cells) == _BEIR_COLUMNS else 2
+    return cells[0], cells[document], cells[document + 1]
 
 
 def _is_number(text: str) -> bool:
