@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from stackroom.auditing._kit_runs import KitTest
-    from stackroom.stores import Capabilities, VectorStore
+    from stackroom.stores import Capabilities, Support, VectorStore
 
 Seen: TypeAlias = Literal["native", "emulated", "refused", "right", "not claimed", "not tested", "WRONG"]
 
@@ -60,7 +60,7 @@ class CapabilityCheck:
     """
 
     capability: str
-    declared: str | None
+    declared: Support | None
     seen: Seen
     passed: int
     wrong: tuple[Wrong, ...] = ()
@@ -121,22 +121,22 @@ def _checks(tests: Sequence[KitTest], declared: Capabilities) -> Iterator[Capabi
     for node, support in declared.filters.items():
         yield _check(f"filter {node}", support, [test for test in tests if node in test.filters])
     for capability, groups in _CLAIMED.items():
-        claimed = "native" if getattr(declared, capability) else None
+        claimed: Support | None = "native" if getattr(declared, capability) else None
         yield _check(capability, claimed, [test for test in tests if _group_of(test) in groups])
 
 
-def _check(capability: str, declared: str | None, tests: Sequence[KitTest]) -> CapabilityCheck:
+def _check(capability: str, declared: Support | None, tests: Sequence[KitTest]) -> CapabilityCheck:
     outcomes = Counter[str](test.outcome for test in tests)
     wrong = tuple(Wrong(test.name, test.looks_at, test.failure) for test in tests if test.outcome == "failed")
     return CapabilityCheck(capability, declared, _seen(declared, outcomes), outcomes["passed"], wrong)
 
 
-def _seen(declared: str | None, outcomes: Counter[str]) -> Seen:
+def _seen(declared: Support | None, outcomes: Counter[str]) -> Seen:
     if outcomes["failed"]:
         return "WRONG"
     if not outcomes["passed"]:
         return "not claimed" if outcomes["skipped"] else "not tested"
-    return "right" if declared is None else declared  # type: ignore[return-value] # one of Support
+    return "right" if declared is None else declared
 
 
 def _group_of(test: KitTest) -> str:

@@ -15,7 +15,7 @@ from stackroom._filters import nodes, parse
 from stackroom.filters import Filter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
     from stackroom.stores import VectorStore
 
@@ -115,14 +115,16 @@ class _Watch:
         self.was_interrupted = True
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-        report: Any = yield
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
         known = self.done.get(item.name)
         if report.when == "call" or not report.passed:
             self._note(item, report.outcome, call, known)
         if report.when == "teardown":
             self.on_progress(len(self.done), self.asked)
-        return report  # type: ignore[no-any-return] # pytest's own
+        return report
 
     def _note(self, item: pytest.Item, outcome: Outcome, call: pytest.CallInfo[None], known: KitTest | None) -> None:
         if known is not None and known.outcome == "failed":
