@@ -257,10 +257,7 @@ class _Index:
     def between(self, bounds: dict[str, Any]) -> str:
         if any(isinstance(bound, str) for bound in bounds.values()):
             return "FALSE"
-        parts = (
-            f"p.place {_BOUNDS[side]} {self.bound(_json.number(bound))}::numeric" for side, bound in bounds.items()
-        )
-        return f"({' AND '.join(parts)})"
+        return f"({_between_numbers('p.place', bounds, self.bound)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,13 +302,12 @@ class _Json:
         is_text = all(isinstance(bound, str) for bound in bounds.values())
         if is_text:
             kind, value = "string", f'(({self.column} ->> {self.key}::text) COLLATE "C")'
-            parts = [f"{value} {_BOUNDS[side]} {self.bound(bound)}::text" for side, bound in bounds.items()]
+            within = " AND ".join(
+                f"{value} {_BOUNDS[side]} {self.bound(bound)}::text" for side, bound in bounds.items()
+            )
         else:
-            kind, value = "number", f"{self.value}::numeric"
-            parts = [
-                f"{value} {_BOUNDS[side]} {self.bound(_json.number(bound))}::numeric" for side, bound in bounds.items()
-            ]
-        return f"(CASE WHEN jsonb_typeof({self.value}) = '{kind}' THEN {' AND '.join(parts)} END)"
+            kind, within = "number", _between_numbers(f"{self.value}::numeric", bounds, self.bound)
+        return f"(CASE WHEN jsonb_typeof({self.value}) = '{kind}' THEN {within} END)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,10 +337,14 @@ class _Expiry:
     def between(self, bounds: dict[str, Any]) -> str:
         if any(isinstance(bound, str) for bound in bounds.values()):
             return self._as_json.between(bounds)
-        parts = (
-            f"s.expires_at {_BOUNDS[side]} {self.bound(_json.number(bound))}::numeric" for side, bound in bounds.items()
-        )
-        return f"({' AND '.join(parts)})"
+        return f"({_between_numbers('s.expires_at', bounds, self.bound)})"
+
+
+def _between_numbers(value: str, bounds: dict[str, Any], bound: Callable[[Any], str]) -> str:
+    """Return a comparison with each bound, exact whatever its size."""
+    return " AND ".join(
+        f"{value} {_BOUNDS[side]} {bound(_json.number(limit))}::numeric" for side, limit in bounds.items()
+    )
 
 
 _Field = _Text | _List | _Index | _Json | _Expiry
