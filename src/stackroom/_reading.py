@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from stackroom import _keys as keys
 from stackroom._errors import StoreError
-from stackroom._filters import And, Eq, Filter, as_dict
+from stackroom._filters import And, Eq, Exists, Filter, as_dict
 from stackroom._fusion import Candidate
 from stackroom._records import hit_of, info_of
 from stackroom._scoping import NARROWING_NAMES, is_given
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _RECORDS_AT_A_TIME: Final = 1000
 _ATTEMPTS: Final = 3
+_BEHIND_ALL: Final = "\U0010ffff" * 512
+"""No source id comes behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,15 @@ class Reading:
             after = page.next
             if after is None:
                 return
+
+    def tenants(self) -> Iterator[str]:
+        """Yield every tenant that the store holds, in order, one look for each; a store that mixes them ends it."""
+        after: Cursor | None = None
+        while page := self.store.scan(self.collection, where=Exists(keys.TENANT), after=after, limit=1):
+            if after is not None and page[0].tenant_id <= after.tenant_id:
+                return
+            yield page[0].tenant_id
+            after = Cursor(page[0].tenant_id, _BEHIND_ALL, keys.MAX_INDEX)
 
     def passages(self, where: Filter) -> list[Hit]:
         """Return the passages of the one source that matches, all of one version, in order."""

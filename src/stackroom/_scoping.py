@@ -78,6 +78,13 @@ def _scope_members(scope: Scope, now: datetime) -> list[Filter]:
     return [
         Eq(keys.TENANT, scope.tenant_id),
         In(keys.GROUPS, scope.acl_groups),
+        *alive(now),
+    ]
+
+
+def alive(now: datetime) -> list[Filter]:
+    """Return what a passage must fulfil to be shown to anybody at all: it is active, and has not expired."""
+    return [
         Eq(keys.STATUS, keys.ACTIVE),
         Or(Exists(keys.EXPIRES, exists=False), Range(keys.EXPIRES, gt=microseconds(now))),
     ]

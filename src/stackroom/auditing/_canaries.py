@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stackroom import Conflict, Scope, Source
 from stackroom import _keys as keys
-from stackroom._scoping import microseconds
-from stackroom.filters import And, Eq, Exists, NotIn, Or, Range, matches
+from stackroom._scoping import alive
+from stackroom.auditing._inside import reading_of
+from stackroom.filters import And, Exists, NotIn, matches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -266,12 +267,8 @@ class Planting:
 
 def is_in_use(library: Library, now: datetime) -> bool:
     """Tell whether a library holds anything but canaries that somebody may see: active, and not expired."""
-    visible = And(
-        Eq(keys.STATUS, keys.ACTIVE),
-        Or(Exists(keys.EXPIRES, exists=False), Range(keys.EXPIRES, gt=microseconds(now))),
-        NotIn(keys.KIND, KINDS),
-    )
-    everything = library._reading.records(Exists(keys.TENANT))  # noqa: SLF001 - beyond any scope
+    visible = And(*alive(now), NotIn(keys.KIND, KINDS))
+    everything = reading_of(library).records(Exists(keys.TENANT))
     return any(matches(visible, record.metadata) for record in everything)
 
 

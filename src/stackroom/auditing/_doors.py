@@ -11,6 +11,7 @@ from stackroom import _keys as keys
 from stackroom._model import Mode
 from stackroom._search import Notes
 from stackroom.auditing._canaries import OTHER_KIND, SHARED_WORDS, Canary, Names
+from stackroom.auditing._inside import reading_of
 from stackroom.auditing._report import DoorReport, Leak
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ class Audit:
 
     def _may_be_refused(self, question: Question, mode: Mode) -> bool:
         """Tell whether a store may refuse a search: words and beginnings of words, when it says so of itself."""
-        declared = self.library._store.capabilities  # noqa: SLF001 - what it says of itself
+        declared = reading_of(self.library).store.capabilities
         refuses_prefix = "prefix" in question.options and declared.prefix == "refused"
         return refuses_prefix or (mode == "lexical" and declared.lexical == "refused")
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from stackroom.auditing._canaries import LIFETIME
+from stackroom.auditing._inside import time_of
 
 if TYPE_CHECKING:
     from stackroom import Library
@@ -27,7 +28,7 @@ class Hour:
     @classmethod
     def begun(cls, library: Library) -> Hour:
         """Return the hour that begins now; a ValueError for a clock that is too near to the end of all time."""
-        now = library._time()  # noqa: SLF001 - expiry goes by the library's clock
+        now = time_of(library)
         try:
             for moment in (now - LIFETIME - timedelta(days=1), now + LIFETIME + timedelta(days=1)):
                 moment.astimezone(UTC)
@@ -39,7 +40,7 @@ class Hour:
 
     def is_on(self) -> bool:
         """Look at the clock; tell whether it is still the same hour."""
-        now = self.library._time()  # noqa: SLF001 - expiry goes by the library's clock
+        now = time_of(self.library)
         self.is_late |= now >= self.begin + LIFETIME
         self.went_back |= now < self.begin
         return not (self.is_late or self.went_back)

@@ -11,6 +11,7 @@ from stackroom import _keys as keys
 from stackroom._scoping import condition
 from stackroom.auditing._canaries import SHARED_WORDS
 from stackroom.auditing._doors import MODES, Audit, Caller, Question, everything, is_own
+from stackroom.auditing._inside import reading_of, time_of
 from stackroom.filters import Eq, matches
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ class Own:
     @classmethod
     def read(cls, library: Library, tenant_id: str) -> Own:
         """Read them; what a store mixes in is another's."""
-        now = library._time()  # noqa: SLF001 - expiry goes by the library's clock
-        every = library._reading.records(Eq(keys.TENANT, tenant_id))  # noqa: SLF001 - beyond any scope
+        now = time_of(library)
+        every = reading_of(library).records(Eq(keys.TENANT, tenant_id))
         found = list(islice(every, _MOST_PASSAGES + 1))
         own = tuple(record for record in found if record.tenant_id == tenant_id)
         return cls(own, len(found) <= _MOST_PASSAGES, now)

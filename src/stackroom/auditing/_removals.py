@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from stackroom import Conflict, Library, Source
 from stackroom import _keys as keys
-from stackroom._reading import Reading
 from stackroom.auditing._canaries import KIND, SHARED_WORDS, letters
+from stackroom.auditing._inside import reading_of
 from stackroom.embedders import HashingEmbedder
 from stackroom.filters import Eq, Exists
 from stackroom.stores import Cursor
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _MOST_TENANTS: Final = 20
 _RECORDS_AT_A_TIME: Final = 1000
 
-_BEHIND_ALL: Final = "\U0010ffff" * 8
 
 _MIXED: Final = "a throw-away tenant was not removed: asked for it, the store shows others', and might remove those"
 
@@ -73,7 +72,9 @@ class Witnesses:
     @classmethod
     def called(cls, library: Library, scopes: Iterable[Scope]) -> Witnesses:
         """Return up to 20 tenants: those of the scopes, then the first that the store holds."""
-        every = dict.fromkeys([*(scope.tenant_id for scope in scopes), *islice(_tenants(library), _MOST_TENANTS)])
+        every = dict.fromkeys(
+            [*(scope.tenant_id for scope in scopes), *islice(reading_of(library).tenants(), _MOST_TENANTS)]
+        )
         return cls(library, tuple(every)[:_MOST_TENANTS])
 
     @contextmanager
@@ -89,8 +90,8 @@ class Witnesses:
 
     def _seen(self, tenant_id: str) -> _Seen:
         """Look beyond any scope, at what has expired, too; what the store mixes in is another's."""
-        store, collection = self.library._store, self.library._collection  # noqa: SLF001 - beyond any scope
-        page = store.scan(collection, where=Eq(keys.TENANT, tenant_id), limit=_RECORDS_AT_A_TIME)
+        inside = reading_of(self.library)
+        page = inside.store.scan(inside.collection, where=Eq(keys.TENANT, tenant_id), limit=_RECORDS_AT_A_TIME)
         places = [Cursor(record.tenant_id, record.source_id, record.index) for record in page]
         own = frozenset(place for place in places if place.tenant_id == tenant_id)
         return _Seen(own, places[-1] if page.next is not None else None)
@@ -107,28 +108,12 @@ class Witnesses:
             )
 
 
-def _tenants(library: Library) -> Iterator[str]:
-    """Yield the tenants that a store holds, in order, one look for each."""
-    after: Cursor | None = None
-    while True:
-        page = library._store.scan(  # noqa: SLF001 - beyond any scope
-            library._collection,  # noqa: SLF001
-            where=Exists(keys.TENANT),
-            after=after,
-            limit=1,
-        )
-        if not page or (after is not None and page[0].tenant_id <= after.tenant_id):
-            return
-        yield page[0].tenant_id
-        after = Cursor(page[0].tenant_id, _BEHIND_ALL, keys.MAX_INDEX)
-
-
 def rehearse(library: Library, names: Names, witnesses: Witnesses) -> None:
     """Remove sources and whole tenants in a throw-away collection of the library's store, and drop it.
 
     ReachesTooFarError when one takes what it was not asked for: the library's own must not be the first to meet that.
     """
-    store, collection = library._store, f"leak-test-{letters(14)}"  # noqa: SLF001 - a collection beside the library's
+    store, collection = reading_of(library).store, f"leak-test-{letters(14)}"
     try:
         stage = Library(store, collection, HashingEmbedder(8))
         _set_up(stage, names)
@@ -157,7 +142,7 @@ def _removals_of(names: Names) -> Iterator[list[tuple[str, str | None]]]:
 
 
 def _try_removal(stage: Library, tenant_id: str, source_id: str | None) -> None:
-    reading = Reading(stage._store, stage._collection)  # noqa: SLF001 - beyond any scope
+    reading = reading_of(stage)
 
     def held() -> set[tuple[str, str]]:
         return {(record.tenant_id, record.source_id) for record in reading.records(Exists(keys.TENANT))}
@@ -218,11 +203,11 @@ class _Removal:
     def _remove(self, tenant_id: str) -> None:
         """Remove a tenant's sources, then the tenant, unless the store shows that it would not stop there."""
         library = self.planting.library
-        store, collection = library._store, library._collection  # noqa: SLF001 - expired ones, too
+        inside = reading_of(library)
         with self.witnesses.watching():
             for source_id in self.planting.places.get(tenant_id, ()):
                 library.remove_source(source_id, tenant_id=tenant_id)
-        page = store.scan(collection, where=Eq(keys.TENANT, tenant_id), limit=_RECORDS_AT_A_TIME)
+        page = inside.store.scan(inside.collection, where=Eq(keys.TENANT, tenant_id), limit=_RECORDS_AT_A_TIME)
         if any(record.tenant_id != tenant_id for record in page):
             self.problems[_MIXED] = None
             return
@@ -232,10 +217,10 @@ class _Removal:
 
 def left_over(planting: Planting) -> list[str]:
     """Count the canaries that are there, expired ones too; say so when there are any."""
-    store, collection = planting.library._store, planting.library._collection  # noqa: SLF001 - expired ones, too
+    inside = reading_of(planting.library)
     tenant_ids = planting.names.tenants.values()
     try:
-        left = sum(store.count(collection, where=Eq(keys.TENANT, tenant_id)) for tenant_id in tenant_ids)
+        left = sum(inside.store.count(inside.collection, where=Eq(keys.TENANT, tenant_id)) for tenant_id in tenant_ids)
     except Exception as error:  # noqa: BLE001 - reported: what is left cannot be told
         return [f"it could not be counted what is left of the canaries ({type(error).__name__})"]
     return [f"{left} canaries are left; they expire within an hour, and sweep() deletes them then"] if left else []

@@ -9,9 +9,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from stackroom import Scope
+from stackroom._reading import Reading
 from stackroom.cli._opening import COLLECTION, check_is_directory_with_library
-from stackroom.filters import And, Eq, Exists
-from stackroom.stores import Cursor, EmbeddedStore, PostgresStore
+from stackroom.filters import And, Eq
+from stackroom.stores import EmbeddedStore, PostgresStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from stackroom.stores import Record
 
 _TENANT: Final = "tenantId"
-_LAST_SOURCE: Final = "\U0010ffff" * 512  # no source id comes behind it
-_LAST_INDEX: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +32,6 @@ class TenantCounts:
     passages: int
 
 
-def tenant_ids(store: EmbeddedStore | PostgresStore) -> Iterator[str]:
-    """Yield every tenant that has a passage, in order: one look at the store for each."""
-    after = None
-    while page := store.scan(COLLECTION, where=Exists(_TENANT), after=after, limit=1):
-        yield page[0].tenant_id
-        after = Cursor(page[0].tenant_id, _LAST_SOURCE, _LAST_INDEX)
-
-
 def scopes_of(store: EmbeddedStore | PostgresStore, most: int) -> list[Scope]:
     """Return a scope in each of at most so many tenants, the groups of its first source; of a directory the largest."""
     firsts = (store.scan(COLLECTION, where=Eq(_TENANT, tenant), limit=1) for tenant in _some_tenants(store, most))
@@ -49,7 +40,7 @@ def scopes_of(store: EmbeddedStore | PostgresStore, most: int) -> list[Scope]:
 
 def _some_tenants(store: EmbeddedStore | PostgresStore, most: int) -> list[str]:
     if not isinstance(store, EmbeddedStore):
-        return list(islice(tenant_ids(store), most))
+        return list(islice(Reading(store, COLLECTION).tenants(), most))
     largest = sorted(store.statistics(COLLECTION), key=lambda shard: shard.passages, reverse=True)
     return [shard.tenant_id for shard in largest[:most]]
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from cyclopts import Parameter
 
 from stackroom import Scope, auditing
+from stackroom._reading import Reading
 from stackroom.cli import _options as options
 from stackroom.cli import _shown
 from stackroom.cli._embedder_commands import changed_model
-from stackroom.cli._opening import opened
-from stackroom.cli._operating import TenantCounts, about, counts_of, description, maintained, scopes_of, tenant_ids
+from stackroom.cli._opening import COLLECTION, opened
+from stackroom.cli._operating import TenantCounts, about, counts_of, description, maintained, scopes_of
 from stackroom.cli._problems import Refused
 from stackroom.cli._shown import counted, size_of
 from stackroom.cli._signals import ending_in_order
@@ -88,7 +89,7 @@ def info(
     if tenant is not None:
         Scope(tenant, ["any"])
     with opened(library, embedder) as open_one:
-        asked = list(tenant_ids(open_one.store)) if tenants else []
+        asked = list(Reading(open_one.store, COLLECTION).tenants()) if tenants else []
         if tenant is not None and tenant not in asked:
             asked.append(tenant)
         counts = [counts_of(open_one.store, tenant_id) for tenant_id in asked]
