@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.guards.table import GUARDS, Guard
+from tests.guards.guard import Guard
+from tests.guards.table import GUARDS
 from tests.guards.without import VARIABLE, without
 
 if TYPE_CHECKING:
