@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import Phase, settings
+from tests.shrinking import without_shrinking
 
 from stackroom import CapabilityError, StoreUnavailable
 from stackroom.auditing import CapabilityCheck, Certificate, certify
@@ -90,19 +89,9 @@ def test_a_wrong_filter_is_named_with_what_to_look_at_and_a_reproducer() -> None
     assert "assert" in wrong.reproducer
 
 
-@pytest.fixture
-def unshrunk() -> Iterator[None]:
-    """Take the first example that fails: to make it small takes nearly all of the time, and is not what is tested."""
-    usual = settings.get_current_profile_name()
-    settings.register_profile("unshrunk", settings.default, phases=[Phase.generate])
-    settings.load_profile("unshrunk")
-    yield
-    settings.load_profile(usual)
-
-
-@pytest.mark.usefixtures("unshrunk")
 def test_a_random_failure_comes_with_seed_records_question_expected_and_got() -> None:
-    certificate = certify(CountsOneMore, only="test_scan_and_count_of_random")
+    with without_shrinking():
+        certificate = certify(CountsOneMore, only="test_scan_and_count_of_random")
     (wrong,) = check_of(certificate, "scan and count").wrong
     for part in (f"seed: {certificate.seed}", "records:", "asked:", "expected:", "got:"):
         assert part in wrong.reproducer

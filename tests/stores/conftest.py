@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
-from hypothesis import Phase, settings
+from tests.shrinking import without_shrinking
 
 from stackroom.auditing._kit_runs import run_tests
 from stackroom.testing import StoreConformance
@@ -75,19 +75,16 @@ def _kit_of(name: str, make: Callable[[], VectorStore]) -> type[StoreConformance
 @pytest.fixture(scope="session")
 def run_kits() -> Callable[..., dict[str, Outcome]]:
     """Return a function: kits by name, each how its store is made and which groups are run → their outcomes."""
-    usual = settings.get_current_profile_name()
-    settings.register_profile("no shrinking", phases=[Phase.explicit, Phase.generate])
 
     def run(kits: Mapping[str, tuple[Callable[[], Any], tuple[str, ...]]]) -> dict[str, Outcome]:
         module = ModuleType(_MODULE)
         vars(module).update({f"Test{name}": _kit_of(name, make) for name, (make, _) in kits.items()})
         watch = _Watch({name: groups for name, (_, groups) in kits.items()})
         sys.modules[_MODULE] = module
-        settings.load_profile("no shrinking")
         try:
-            run_tests(f"from {_MODULE} import *\n", watch)
+            with without_shrinking():
+                run_tests(f"from {_MODULE} import *\n", watch)
         finally:
-            settings.load_profile(usual)
             del sys.modules[_MODULE]
         return {name: (watch.ran[name], watch.failed[name]) for name in kits}
 
