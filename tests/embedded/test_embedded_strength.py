@@ -261,11 +261,9 @@ def test_a_writer_that_waits_too_long_is_told_who_holds_the_lock(tmp_path: Path,
     fill(store, clustered(20, 4))
     holder = start("""
 store = EmbeddedStore(path)
-from contextlib import ExitStack
-with ExitStack() as held:
-    entry = store._directory.register().entry("c")
-    for shard in store._shards.every(entry, held):
-        held.enter_context(shard.writing(lambda reader, followers: None))
+entry = store._directory.register().entry("c")
+(shard,) = store._shards.every(entry)
+with shard.writing(lambda reader, followers: None):
     say("held")
     sys.stdin.readline()
 """)

@@ -96,6 +96,13 @@ THE_STORES: Final = (
         for name, (text, instead) in _POSTGRES.items()
     ),
     Guard(
+        "no write between the versions a swap expects and the switch",
+        "stackroom.stores.embedded._shard",
+        "            if self._is_swapping():\n",
+        "            if not self.path:\n",
+        ("tests/embedded/test_embedded_swaps.py", "-k", "meanwhile or comes_during"),
+    ),
+    Guard(
         "statistics are the tenant's own",
         "stackroom.stores.memory",
         "stored = [terms for identity, terms in held.terms.items() if identity[0] == tenant_id]",

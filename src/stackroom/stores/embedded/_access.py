@@ -12,7 +12,7 @@ from stackroom._filters import named_values
 from stackroom.stores import _door
 from stackroom.stores._protocol import check_name
 from stackroom.stores.embedded import _derived
-from stackroom.stores.embedded._shard import Shard, ShardIsGone
+from stackroom.stores.embedded._shard import Shard, ShardIsClosed, ShardIsGone
 from stackroom.stores.embedded._sidefiles import SideFileIsTorn
 
 if TYPE_CHECKING:
@@ -95,6 +95,9 @@ class Access:
                 return work(shard)
             except SideFileIsTorn:
                 return Again.TORN
+            except ShardIsClosed:
+                self._directory.await_swap(entry)
+                return Again.GONE
             except ShardIsGone:
                 self._shards.forget(shard)
                 return Again.GONE

@@ -78,11 +78,6 @@ class Catalogue:
         """Whether each row is of a source that is still there."""
         return self._row_is_live.view()
 
-    @property
-    def live_versions(self) -> set[int]:
-        """The versions of all sources that are there."""
-        return set(self._versions.view()[self._is_live.view()].tolist())
-
     def rows_of(self, slot: int) -> range:
         """Return the rows of a slot."""
         first = int(self._first_rows.view()[slot])

@@ -223,6 +223,33 @@ class Directory:
         """Replace the register whole. Call it while locked; then sweep what it no longer names."""
         self._write(register)
 
+    @contextmanager
+    def swapping(self, *entries: Entry) -> Iterator[None]:
+        """Let nobody begin to write in some generations until this is left. Call it while locked.
+
+        Whoever is in the midst of a write ends it, so wait for each shard once.
+        """
+        marks = {self._swap_mark(entry) for entry in entries}
+        try:
+            for mark in marks:
+                mark.touch()
+            yield
+        finally:
+            for mark in marks:
+                mark.unlink(missing_ok=True)
+
+    def is_swapping(self, entry: Entry) -> bool:
+        """Tell whether a swap of a generation is under way, or a process has died in one."""
+        return self._swap_mark(entry).exists()
+
+    def await_swap(self, entry: Entry) -> None:
+        """Wait for the end of a swap, and take away the mark of one that a process has died in."""
+        with self.locked():
+            self._swap_mark(entry).unlink(missing_ok=True)
+
+    def _swap_mark(self, entry: Entry) -> Path:
+        return self.path / f"{entry.generation}.swapping"
+
     def next_shard_number(self) -> int:
         """Return a number that no shard of this library ever had: it is spent before it is used."""
         with self.locked() as ledger:

@@ -47,6 +47,10 @@ class ShardIsGone(Exception):
     """The tenant was removed, perhaps by another process; this file is no longer its shard."""
 
 
+class ShardIsClosed(Exception):
+    """A swap is under way: nothing may be written until it has ended."""
+
+
 @dataclass(slots=True)
 class Followers:
     """What follows one numbering of a shard's rows in memory; throwing it away loses nothing."""
@@ -73,9 +77,9 @@ Look: TypeAlias = Callable[[sqlite3.Connection, Followers], T]
 class Shard:
     """The open shard of one tenant. `path` is its directory; it must hold a finished file (`create_shard`).
 
-    `is_named` tells whether the library still names the generation that the shard is of; `mark` notes beside the
-    shards that one of a number may hold removed data. `lock_timeout` is how many seconds a write waits for another
-    process's.
+    `is_named` tells whether the library still names the generation that the shard is of, `is_swapping` whether a swap
+    of it is under way; `mark` notes beside the shards that one of a number may hold removed data. `lock_timeout` is how
+    many seconds a write waits for another process's.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class Shard:
         path: Path,
         entry: Entry,
         is_named: Callable[[], bool],
+        is_swapping: Callable[[], bool],
         mark: Callable[[int], None],
         lists: ListCache,
         lock_timeout: float,
@@ -91,6 +96,7 @@ class Shard:
         self.entry = entry
         self.dimension = entry.spec.dimension
         self.is_named = is_named
+        self._is_swapping = is_swapping
         self._mark = mark
         self.vocabulary: dict[str, int] = {}
         self.users = 0
@@ -154,6 +160,25 @@ class Shard:
                 with suppress(sqlite3.Error):
                     writer.execute("ROLLBACK")
                 raise
+
+    @contextmanager
+    def changing(self, look: Look[T]) -> Iterator[tuple[sqlite3.Connection, T]]:
+        """Write what the caller gave, as `writing` does; ShardIsClosed, with nothing written, while a swap goes on."""
+        with self.writing(look) as found:
+            if self._is_swapping():
+                raise ShardIsClosed
+            yield found
+
+    def settled_versions(self) -> set[int]:
+        """Wait for the write that is under way, if one is, and return the versions of all sources."""
+        with self._write_lock, database_errors(), self._telling_that_it_went():
+            writer = self._writing_connection()
+            self._begin(writer)
+            try:
+                self._state(writer)
+                return {version for (version,) in writer.execute("SELECT version FROM source")}
+            finally:
+                writer.execute("ROLLBACK")
 
     def numbering(self, layout: int) -> Numbering:
         """Return what names the side files of one numbering of the rows."""

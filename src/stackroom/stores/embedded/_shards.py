@@ -21,7 +21,6 @@ from stackroom.stores.embedded._upgrade import upgrade_shard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from contextlib import ExitStack
     from pathlib import Path
 
     from stackroom.stores.embedded._directory import Directory, Entry
@@ -65,12 +64,12 @@ class Shards:
                 with self._lock:
                     shard.users -= 1
 
-    def every(self, entry: Entry, held: ExitStack) -> Iterator[Shard]:
-        """Yield the shards of a generation, kept open until `held` is left."""
+    def every(self, entry: Entry) -> Iterator[Shard]:
+        """Yield the shards of a generation, one after the other."""
         for path in self.paths_of(entry):
-            shard = held.enter_context(self.used(path, entry))
-            if shard is not None:
-                yield shard
+            with self.used(path, entry) as shard:
+                if shard is not None:
+                    yield shard
 
     def make(self, entry: Entry, tenant_id: str, number: int) -> None:
         """Make a tenant's shard, unless somebody else just did. The caller holds the directory's lock."""
@@ -217,6 +216,7 @@ class Shards:
             path,
             entry,
             partial(self._is_named, entry),
+            partial(self._directory.is_swapping, entry),
             self._directory.mark_unerased,
             self._lists,
             self._lock_timeout,

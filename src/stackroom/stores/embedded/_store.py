@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -39,7 +38,6 @@ from stackroom.stores.embedded._upgrade import upgrade_shard
 from stackroom.text._arguments import require_size
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Callable, Hashable, Iterable, Mapping
     from collections.abc import Set as AbstractSet
     from datetime import datetime
@@ -52,7 +50,6 @@ if TYPE_CHECKING:
     from stackroom.rankers._plug import Policy
     from stackroom.rankers._protocol import RankerFallback, RankerHealth, RanksPassages
     from stackroom.stores._legs import Choose, LegsQuery
-    from stackroom.stores.embedded._shard import Followers
 
 T = TypeVar("T")
 
@@ -156,10 +153,7 @@ class EmbeddedStore:
         self._let_go_of_unnamed()
 
     def swap(self, name: str, side: str, *, expect: AbstractSet[int] | None = None) -> None:
-        """Let the collection `side` take the name, in one step, while no shard of either can be written.
-
-        The files of all its tenants are open meanwhile.
-        """
+        """Let the collection `side` take the name, in one step; writes of either wait meanwhile, searches do not."""
         self._check_open()
         check_name(name)
         check_name(side)
@@ -176,12 +170,10 @@ class EmbeddedStore:
         with self._directory.locked():
             register = self._directory.register()
             taken, taking = register.entry(name), register.entry(side)
-            with ExitStack() as held:
-                versions = [
-                    held.enter_context(shard.writing(_versions))[1] for shard in self._shards.every(taken, held)
-                ]
-                for shard in self._shards.every(taking, held) if side != name else ():
-                    held.enter_context(shard.writing(_versions))
+            with self._directory.swapping(taken, taking):
+                versions = [shard.settled_versions() for shard in self._shards.every(taken)]
+                for shard in self._shards.every(taking) if side != name else ():
+                    shard.settled_versions()
                 _door.check_expected(expect, set().union(*versions))
                 if side != name:
                     self._directory.rewrite(register.moved(side, name))
@@ -231,9 +223,16 @@ class EmbeddedStore:
         _door.check_condition(where)
         if isinstance(where, Eq) and where.key == keys.TENANT and isinstance(where.value, str):
             return self._remove_tenant(name, where.value)
-        went = sum(self._access.in_shards(name, where, lambda shard: _writes.delete(shard, where)))
+        went: dict[int, int] = {}
+
+        def work(shard: Shard) -> int:
+            generation = shard.entry.generation
+            went[generation] = went.get(generation, 0) + _writes.delete(shard, where)
+            return generation
+
+        done = self._access.in_shards(name, where, work)  # once more for all tenants, when a swap came between
         self._tell(name, where)
-        return went
+        return went[done[-1]] if done else 0
 
     # Reading
 
@@ -454,7 +453,3 @@ class EmbeddedStore:
         if self._feed is not None and went is not None:
             self._feed.departed(tenant_id)
         return went or 0
-
-
-def _versions(_reader: sqlite3.Connection, followers: Followers) -> set[int]:
-    return followers.catalogue.live_versions

@@ -96,7 +96,7 @@ def replace(shard: Shard, batch: _door.Batch, expect: AbstractSet[int] | None) -
         return _meant(followers, reader, batch.where, batch.sources)
 
     shard.expect_removals()
-    with shard.writing(look) as (writer, meant):
+    with shard.changing(look) as (writer, meant):
         if meant.split:
             raise Conflict(_door.SPLIT)
         _door.check_expected(expect, meant.versions)
@@ -113,7 +113,7 @@ def replace(shard: Shard, batch: _door.Batch, expect: AbstractSet[int] | None) -
 def delete(shard: Shard, where: Filter) -> int:
     """Take away what `where` matches; answer how many records went."""
     shard.expect_removals()
-    with shard.writing(lambda reader, followers: _meant(followers, reader, where)) as (writer, meant):
+    with shard.changing(lambda reader, followers: _meant(followers, reader, where)) as (writer, meant):
         writing = _Writing(writer, shard)
         writing.take(meant.touched.values())
         writing.finish()
@@ -123,7 +123,7 @@ def delete(shard: Shard, where: Filter) -> int:
 def end(shard: Shard) -> int:
     """Mark a tenant's shard as gone, for every reader and writer at once; answer how many records it had."""
     shard.expect_removals()
-    with shard.writing(_live_rows) as (writer, went):
+    with shard.changing(_live_rows) as (writer, went):
         writer.execute("UPDATE state SET is_gone = 1")
     return went
 
@@ -144,7 +144,7 @@ def update(shard: Shard, patch: Mapping[str, MetadataValue | None], where: Filte
     """Lay a patch over what `where` matches; answer how many records matched."""
     of_source = {key: value for key, value in patch.items() if keys.is_source_key(key)}
     own = {key: value for key, value in patch.items() if key not in of_source}
-    with shard.writing(lambda reader, followers: _meant(followers, reader, where)) as (writer, meant):
+    with shard.changing(lambda reader, followers: _meant(followers, reader, where)) as (writer, meant):
         writing = _Writing(writer, shard)
         for source in meant.touched.values():
             writing.change(source, of_source, own)
