@@ -4,7 +4,8 @@
 queries.jsonl.gz and qrels.tsv (one passage a document: title, line feed, text), and qmsum/ with meetings.
 
 * judged collections: nDCG@10 and recall@10 of each mode
-* meetings: how often one of the first ten passages holds turns that were annotated as the answer's
+* meetings: how often one of the first ten passages holds turns that were annotated as the answer's, and nDCG@10 with
+  those passages as the relevant ones
 * scopes: groups given at random; answers in a scope, beside those of a library that holds nothing else
 """
 
@@ -21,7 +22,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from stackroom import Library, Passage, Scope, Source, Turn, Weighted, chunk_turns
+from stackroom import RRF, Library, Passage, Scope, Source, Turn, Weighted, chunk_turns
 from stackroom.embedders import LocalEmbedder
 
 if TYPE_CHECKING:
@@ -34,8 +35,10 @@ SCOPE: Final = Scope(TENANT, ["everyone"])
 MODES: Final[dict[str, dict[str, Any]]] = {
     "lexical": {"mode": "lexical"},
     "dense": {"mode": "dense"},
-    "hybrid, RRF(60)": {},
+    "hybrid": {},
+    "hybrid, RRF(60)": {"fusion": RRF(k=60)},
     "hybrid, Weighted(0.3)": {"fusion": Weighted(0.3)},
+    "hybrid, Weighted(0.7)": {"fusion": Weighted(0.7)},
 }
 GROUPS: Final = [f"group {number}" for number in range(20)]
 SCOPES: Final = (1, 3, 8)
@@ -152,17 +155,19 @@ def measure_meetings(folder: Path) -> None:
         by_chance = [mean(chance(held[name], wanted, most) for name, _, wanted in asked) for most in (1, 10)]
         print(f"  {'drawn at random':24} within the meeting: hit rate@1 {by_chance[0]:.3f}, @10 {by_chance[1]:.3f}")
         for mode, options in MODES.items():
-            first, within, everywhere = [], [], []
+            first, within, everywhere, gains = [], [], [], []
             for name, text, wanted in asked:
                 of_meeting = library.search(text, scope=SCOPE, source_ids=[name], **options)
                 own = [bool(turns_in(hit) & wanted) for hit in of_meeting]
                 first.append(own[:1] == [True])
                 within.append(any(own))
                 every = library.search(text, scope=SCOPE, **options)
-                everywhere.append(any(hit.source_id == name and turns_in(hit) & wanted for hit in every))
+                judged = {f"{name}#{at}": 1 for at, passage in enumerate(held[name]) if turns_in(passage) & wanted}
+                everywhere.append(any(hit.id in judged for hit in every))
+                gains.append(ndcg([hit.id for hit in every], judged))
             print(
                 f"  {mode:24} within the meeting: hit rate@1 {mean(first):.3f}, @10 {mean(within):.3f}; "
-                f"over all meetings: @10 {mean(everywhere):.3f}"
+                f"over all meetings: @10 {mean(everywhere):.3f}, nDCG@10 {mean(gains):.3f}"
             )
 
 

@@ -70,7 +70,7 @@ SIGNATURES: dict[str, str] = {
     "stackroom.embedders.CachingEmbedder": "embedder path",
     "stackroom.Passage": "text metadata={}",
     "stackroom.Narrowing": NARROWING,
-    "stackroom.Library": "store collection embedder * batch_size=64 fusion=RRF(k=60) clock=...",
+    "stackroom.Library": "store collection embedder * batch_size=64 fusion=Weighted(weight=0.5) clock=...",
     "stackroom.Library.index_source": "self source",
     "stackroom.Library.set_source_scope": "self source_id * tenant_id acl_groups=... folder_id=... tags=... title=...",
     "stackroom.Library.remove_source": "self source_id * tenant_id",

@@ -14,7 +14,7 @@ from stackroom._check import Check
 from stackroom._claims import Claim, claims_of
 from stackroom._errors import Conflict, EmbedderMismatch, ScopeError, SourceError
 from stackroom._filters import And, Eq, Exists, Filter, Range
-from stackroom._fusion import RRF, Fusion, check_fusion
+from stackroom._fusion import Fusion, Weighted, check_fusion
 from stackroom._legs import Asking, SideBySide
 from stackroom._model import (
     Answer,
@@ -80,7 +80,8 @@ class Library:
     """The sources of one collection of one store, embedded by one embedder.
 
     Makes the collection when the store has none. EmbedderMismatch when it belongs to another embedder, EmbedderError
-    when the embedder cannot be one, ValueError for `batch_size` (texts a call, an int of at least 1) and `fusion`.
+    when the embedder cannot be one, ValueError for `batch_size` (texts a call, an int of at least 1) and `fusion`, how
+    hybrid searches rank: Weighted(0.5) is no worse than the better of the two legs on the collections measured.
     `clock` answers an aware datetime; nothing else tells time. Every method may be called from any thread.
     """
 
@@ -91,7 +92,7 @@ class Library:
         embedder: Embedder,
         *,
         batch_size: int = 64,
-        fusion: Fusion = RRF(k=60),
+        fusion: Fusion = Weighted(0.5),
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self._limits = _checked(embedder, batch_size, fusion, clock)
@@ -118,7 +119,7 @@ class Library:
         collection: str = "library",
         verify_embedder: bool = False,
         batch_size: int = 64,
-        fusion: Fusion = RRF(k=60),
+        fusion: Fusion = Weighted(0.5),
         clock: Callable[[], datetime] = utc_now,
         **options: Any,
     ) -> Self:

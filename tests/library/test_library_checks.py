@@ -18,7 +18,7 @@ from tests.library.doubles import (
     source,
 )
 
-from stackroom import CapabilityError, FilterError, Library, Scope, UnsupportedFilter
+from stackroom import RRF, CapabilityError, FilterError, Library, Scope, UnsupportedFilter
 
 if TYPE_CHECKING:
     from stackroom import Answer
@@ -92,7 +92,7 @@ def test_what_is_dropped_takes_no_rank(scope: Scope) -> None:
     library, _ = library_on(DropsConditions())
     for number in range(3):
         library.index_source(source(f"a{number}", "some text", tenant_id="u"))
-    (hit,) = library.search("some text", scope=scope)
+    (hit,) = library.search("some text", scope=scope, fusion=RRF(k=60))
     assert (hit.dense_rank, hit.lexical_rank, hit.score) == (1, 1, 2 / 61)
 
 
@@ -145,7 +145,7 @@ def test_lexical_mode_without_a_lexical_leg_is_refused(scope: Scope) -> None:
 def test_hybrid_without_a_lexical_leg_is_answered_by_the_dense_leg_alone(scope: Scope, *, prefix: bool) -> None:
     store = RefusesLexical()
     library, _ = library_on(store)
-    answer = library.search("some", scope=scope, prefix=prefix)
+    answer = library.search("some", scope=scope, prefix=prefix, fusion=RRF(k=60))
     assert [(hit.id, hit.score, hit.dense_rank, hit.lexical_rank) for hit in answer] == [("s#0", 1 / 61, 1, None)]
     assert (answer.mode, answer.complete, codes(answer)) == ("hybrid", True, ["no_lexical_leg"])
     assert "lexical" not in store.names()

@@ -34,18 +34,24 @@ def scores(library: Library, text: str = "apple", fusion: Fusion | None = None, 
 
 def test_case_25_reciprocal_ranks_are_added(store: VectorStore) -> None:
     library = placed(store, {"apple apple a": [1, 0], "apple b": [0.8, 0.6], "c": [0.6, 0.8]})
-    assert scores(library) == pytest.approx({"a": 0.032787, "b": 2 / 62, "c": 1 / 63}, abs=1e-6)
+    assert scores(library, fusion=RRF(k=60)) == pytest.approx({"a": 0.032787, "b": 2 / 62, "c": 1 / 63}, abs=1e-6)
 
 
 def test_case_25_first_in_one_leg_and_second_in_the_other(store: VectorStore) -> None:
     library = placed(store, {"apple apple a": [0.8, 0.6], "apple b": [1, 0]})
-    assert scores(library) == pytest.approx({"a": 0.032522, "b": 0.032522}, abs=1e-6)
-    assert list(scores(library)) == ["a", "b"]
+    assert scores(library, fusion=RRF(k=60)) == pytest.approx({"a": 0.032522, "b": 0.032522}, abs=1e-6)
+    assert list(scores(library, fusion=RRF(k=60))) == ["a", "b"]
 
 
 def test_case_25_a_leg_the_passage_is_not_in_adds_nothing(store: VectorStore) -> None:
     library = placed(store, {"a": [1, 0]})
-    assert scores(library) == pytest.approx({"a": 0.016393}, abs=1e-6)
+    assert scores(library, fusion=RRF(k=60)) == pytest.approx({"a": 0.016393}, abs=1e-6)
+
+
+def test_without_a_word_cosine_and_best_bm25_count_alike(store: VectorStore) -> None:
+    library = placed(store, {"apple a": [0.8, 0.6], "b": [0.6, 0.8], "c": [0, 1]})
+    assert scores(library) == pytest.approx({"a": 0.9, "b": 0.3, "c": 0}, abs=1e-6)
+    assert scores(library, fusion=Weighted(0.5)) == scores(library)
 
 
 def test_the_fusion_of_the_search_wins_over_the_librarys(store: VectorStore) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.library.doubles import RecordingEmbedder, RecordingStore, source
 
-from stackroom import Answer, EmbedderError, Hit, Library, Scope, Weighted
+from stackroom import RRF, Answer, EmbedderError, Hit, Library, Scope, Weighted
 
 if TYPE_CHECKING:
     from stackroom.stores import VectorStore
@@ -96,7 +96,7 @@ def test_lexical_search_finds_what_matches_by_words_and_scores_bm25(library: Lib
 def test_hybrid_search_finds_the_union_of_both_legs(store: VectorStore, scope: Scope) -> None:
     library = placed(store, ("a", "query", [0, 1]), ("b", "two", [1, 0]), query=[1, 0.1])
     library.index_source(source("a", "a query here"))
-    answer = library.search("query", scope=scope)
+    answer = library.search("query", scope=scope, fusion=RRF(k=60))
     assert {hit.id for hit in answer} == {"a#0", "b#0"}
     by_id = {hit.id: hit for hit in answer}
     assert (by_id["a#0"].lexical_rank, by_id["b#0"].lexical_rank, by_id["b#0"].lexical_score) == (1, None, None)
@@ -118,7 +118,9 @@ def test_a_passage_behind_a_legs_end_has_no_rank_there(store: VectorStore, scope
     library = Library(store, "library", RecordingEmbedder({"needle": [1, 0], "the needle": [-1, 0], **near}))
     library.index_source(source("s", *near))
     library.index_source(source("far", "the needle"))
-    (far,) = (hit for hit in library.search("needle", scope=scope, top_k=16) if hit.source_id == "far")
+    (far,) = (
+        hit for hit in library.search("needle", scope=scope, top_k=16, fusion=RRF(k=60)) if hit.source_id == "far"
+    )
     assert (far.dense_rank, far.dense_score, far.lexical_rank) == (None, None, 1)
     assert len(library.search("needle", scope=scope, top_k=17)) == 17
     (far,) = (hit for hit in library.search("needle", scope=scope, top_k=17) if hit.source_id == "far")
@@ -170,8 +172,8 @@ def test_min_score_compares_with_the_score_of_the_mode(store: VectorStore, scope
     lexical = library.search("query", scope=scope, mode="lexical")[0].score
     assert ids(library.search("query", scope=scope, mode="lexical", min_score=lexical)) == ["a#0"]
     assert ids(library.search("query", scope=scope, mode="lexical", min_score=lexical + 1e-9)) == []
-    assert ids(library.search("query", scope=scope, min_score=2 / 61 - 1e-12)) == ["a#0"]
-    answer = library.search("query", scope=scope, min_score=1)
+    assert ids(library.search("query", scope=scope, min_score=2 / 61 - 1e-12, fusion=RRF(k=60))) == ["a#0"]
+    answer = library.search("query", scope=scope, min_score=1, fusion=RRF(k=60))
     assert (len(answer), answer.complete, answer.notes) == (0, True, ())
 
 
@@ -183,7 +185,8 @@ def test_case_27_a_text_without_terms_finds_no_words(
     library.index_source(source("c", "other words"))
     lexical = library.search("?!", scope=scope, mode="lexical")
     assert (len(lexical), lexical.complete, embedder.queries) == (0, True, [])
-    dense, hybrid = (library.search("?!", scope=scope, mode=mode) for mode in ("dense", "hybrid"))
+    dense = library.search("?!", scope=scope, mode="dense")
+    hybrid = library.search("?!", scope=scope, fusion=RRF(k=60))
     assert ids(hybrid) == ids(dense)
     assert [hit.score for hit in hybrid] == pytest.approx([1 / 61, 1 / 62, 1 / 63], abs=1e-9)
     assert (codes(hybrid), hybrid.complete, codes(dense)) == (["no_words"], True, [])

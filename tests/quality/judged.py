@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,3 +55,20 @@ def put_all(library: Library, sources: Sequence[Source]) -> None:
     ]
     where = Eq("tenantId", sources[0].tenant_id)
     library._store.replace("library", records, where=where)  # noqa: SLF001 - no public way writes many sources at once
+
+
+def relevant_of(folder: Path) -> dict[str, set[str]]:
+    """Return the documents of a collection that were judged relevant, by query."""
+    judged: dict[str, set[str]] = defaultdict(set)
+    for row in (folder / "qrels.tsv").read_text(encoding="utf-8").splitlines():
+        query_id, document_id, grade = row.split("\t")
+        if grade.isdigit() and int(grade) > 0:
+            judged[query_id].add(document_id)
+    return dict(judged)
+
+
+def ndcg_at_10(ranked: Sequence[str], relevant: set[str]) -> float:
+    """Return the normalised discounted cumulative gain of the first ten, with gains of 0 and 1 (Järvelin 2002)."""
+    gain = sum(1 / math.log2(rank + 1) for rank, name in enumerate(ranked[:10], start=1) if name in relevant)
+    ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(len(relevant), 10) + 1))
+    return gain / ideal

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.quality.judged import DATA, lines_of, put_all, skipped_without, text_of
+from tests.quality.judged import DATA, lines_of, ndcg_at_10, put_all, relevant_of, skipped_without, text_of
 
 from stackroom import Library, Scope, Source
 from stackroom.embedders import HashingEmbedder
@@ -15,7 +13,7 @@ from stackroom.filters import Eq
 from stackroom.stores import MemoryStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 COLLECTION = DATA / "scifact"
 SCOPE = Scope("scifact", ["everyone"])
@@ -31,13 +29,7 @@ def queries() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def relevant() -> dict[str, set[str]]:
-    """Return the documents that were judged relevant, by query."""
-    judged: dict[str, set[str]] = defaultdict(set)
-    for row in (COLLECTION / "qrels.tsv").read_text(encoding="utf-8").splitlines():
-        query_id, document_id, grade = row.split("\t")
-        if grade.isdigit() and int(grade) > 0:
-            judged[query_id].add(document_id)
-    return dict(judged)
+    return relevant_of(COLLECTION)
 
 
 @pytest.fixture(scope="module")
@@ -66,13 +58,6 @@ def reference(embedded: Library) -> Library:
 
 def found(library: Library, text: str) -> list[str]:
     return [hit.source_id for hit in library.search(text, scope=SCOPE, mode="lexical", top_k=10)]
-
-
-def ndcg_at_10(ranked: Sequence[str], relevant: set[str]) -> float:
-    """Return the normalised discounted cumulative gain of the first ten, with gains of 0 and 1 (Järvelin 2002)."""
-    gain = sum(1 / math.log2(rank + 1) for rank, name in enumerate(ranked[:10], start=1) if name in relevant)
-    ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(len(relevant), 10) + 1))
-    return gain / ideal
 
 
 def test_ranking_by_words_is_as_good_as_measured(

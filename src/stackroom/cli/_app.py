@@ -80,9 +80,9 @@ def search(
     Each hit shows its rank, title, score, passage and place (the heading, or the time in a transcript), and the text
     around the words looked for.
 
-    The score is that of the mode. hybrid: reciprocal rank fusion, 1 / (60 + rank) by words plus 1 / (60 + rank) by
-    meaning, so at most 0.0328; it only orders one answer. lexical: BM25, 0 or more, higher when rarer words of TEXT
-    stand more often in a shorter passage; it only orders one answer. dense: the cosine of the two vectors, -1 to 1.
+    The score is that of the mode. lexical: BM25, 0 or more, higher when rarer words of TEXT stand more often in a
+    shorter passage; it only orders one answer. dense: the cosine of the two vectors, -1 to 1. hybrid: half the cosine
+    (0 when it is negative) plus half the share that BM25 has of the best in scope, 0 to 1.
     """
     scope = Scope(tenant, group)
     with opened(library, embedder, embeds=mode != "lexical") as open_one:
