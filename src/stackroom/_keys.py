@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 TENANT: Final = "tenantId"
@@ -37,6 +38,7 @@ _OF_SOURCE: Final = DOCUMENTED - {INDEX}
 MAX_INDEX: Final = 2**31 - 1
 
 
+@lru_cache(maxsize=1024)  # asked of each key of each record that is written
 def is_source_key(key: str) -> bool:
     """Tell whether all records of one source hold the same under this key."""
     return key in _OF_SOURCE or key.startswith(OWN)

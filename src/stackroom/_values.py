@@ -83,14 +83,15 @@ def metadata_copy(metadata: Mapping[str, object], error: type[Exception], what: 
 
 
 def _metadata_item(raw_key: object, raw: object, error: type[Exception], what: str) -> tuple[str, MetadataValue]:
-    key = plain(raw_key)
+    key = raw_key if type(raw_key) is str else plain(raw_key)
     if not isinstance(key, str):
         raise error(f"{what} has a key that is no string but a {type(key).__name__}")
     if not key:
         raise error(f"{what} has an empty key; give it a name")
-    at = unstorable_at(key)
-    if at is not None:
+    if (at := unstorable_at(key)) is not None:
         raise error(f"{what} has a key with NUL or a lone surrogate at position {at}")
+    if type(raw) is str and _UNSTORABLE.search(raw) is None:
+        return key, raw
     value: Any = plain(raw)
     problem = metadata_problem(value)
     if problem is not None:

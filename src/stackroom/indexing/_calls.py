@@ -31,6 +31,9 @@ _LONGEST_PAUSE: Final = 8.0
 _LOOKS_EVERY: Final = 0.05
 """Seconds between two looks at the caller's token during a pause."""
 
+_IN_HAND: Final = 2
+"""Batches that wait for the embedder beyond one for each call that is worked on."""
+
 _HOPELESS: Final = 3
 """Files refused with nothing embedded in between after which the embedder, not the files, is at fault."""
 
@@ -96,8 +99,8 @@ class Calls:
 
     @property
     def is_full(self) -> bool:
-        """Whether an answer should be taken before more is asked: as many wait as are worked on."""
-        return len(self._asked) >= 2 * self.width
+        """Whether an answer should be taken before more is asked: enough wait to bridge the writing of one."""
+        return len(self._asked) >= 2 * self.width + _IN_HAND
 
     @property
     def in_flight(self) -> int:

@@ -17,7 +17,9 @@ _Line: TypeAlias = tuple[int, int]  # where it starts and, behind its line break
 
 _FENCE_OR_HEADING = re.compile(r" {0,3}(?:(?P<fence>```|~~~)|#{1,6}[ \t])")
 # Each run is entered at its first character only, so that a long one is read once.
-_SENTENCE_END = re.compile(r"""(?<![.!?…])[.!?…]++["'”’)\]»]*+(?=\s)|[。！？]+[」』）”’]*""")
+_SENTENCE_END = re.compile(  # begins with a set, which the engine looks for by itself
+    r"""[.!?…。！？](?:(?<=[.!?…])(?<![.!?…].)[.!?…]*+["'”’)\]»]*+(?=\s)|(?<=[。！？])[。！？]*[」』）”’]*)"""
+)
 _NOT_WHITE_SPACE = re.compile(r"\S")
 _UP_TO_LAST_WORD_END = re.compile(r".*\S(?=\s)", re.DOTALL)
 

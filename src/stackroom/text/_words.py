@@ -17,8 +17,8 @@ def is_blank(text: str) -> bool:
     A TypeError says that `text` is no str.
     """
     require_text("text", text)
-    if not text or text.isspace():
-        return True
+    if LETTERS_AND_DIGITS.search(text):
+        return False
     return all(char.isspace() or unicodedata.category(char) in ("Cc", "Cf") for char in text)
 
 

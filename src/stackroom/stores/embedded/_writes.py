@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 JOURNAL_LENGTH: Final = 10_000
 """So many changes are kept for readers to catch up from; who is further behind reads everything anew."""
 
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
 _AT_A_TIME: Final = 900
 """Words asked for by one statement: SQLite takes 999 parameters everywhere."""
 
@@ -291,4 +293,4 @@ class _Writing:
 
 
 def _json(metadata: Mapping[str, MetadataValue]) -> str:
-    return json.dumps(metadata, ensure_ascii=False, separators=(",", ":")) if metadata else "{}"
+    return _ENCODER.encode(metadata) if metadata else "{}"
