@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import stackroom
-from stackroom import Library, auditing, embedders, evaluation, filters, indexing, rankers, stores, testing
+from stackroom import Library, auditing, copying, embedders, evaluation, filters, indexing, rankers, stores, testing
 from stackroom import _keys as keys
 from stackroom._search import Notes
 from stackroom.rankers._notes import RANKER_NOTES
@@ -30,7 +30,7 @@ def test_every_public_name_stands_on_the_page(name: str) -> None:
 
 @pytest.mark.parametrize(
     "module",
-    [auditing, embedders, evaluation, filters, indexing, rankers, stores, testing],
+    [auditing, copying, embedders, evaluation, filters, indexing, rankers, stores, testing],
     ids=lambda module: str(module.__name__),
 )
 def test_every_name_of_the_further_modules_stands_on_the_page(module: object) -> None:

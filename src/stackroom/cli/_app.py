@@ -13,6 +13,7 @@ from stackroom import Scope
 from stackroom.cli import _options as options
 from stackroom.cli import _shown
 from stackroom.cli._checking import check_store
+from stackroom.cli._copying import copy, export, import_
 from stackroom.cli._embedder_commands import reembed, verify_embedder
 from stackroom.cli._evaluating import evaluate
 from stackroom.cli._examples import EXAMPLES
@@ -242,4 +243,7 @@ def _done(what: str, source_id: str, passages: int, *, json: bool) -> None:
 
 for _of_operators in (remove_tenant, info, doctor, compact, check_store, leak_test, verify_embedder, reembed):
     _command(_of_operators)
+for _of_moving in (copy, export):
+    _command(_of_moving)
+_command(import_, "import")
 _command(evaluate, "eval")

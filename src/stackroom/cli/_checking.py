@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
@@ -11,7 +10,7 @@ from rich.table import Table
 from stackroom.auditing import Certificate, certify
 from stackroom.cli import _options as options
 from stackroom.cli import _shown
-from stackroom.cli._opening import check_is_directory_with_library
+from stackroom.cli._opening import check_is_there
 from stackroom.cli._shown import counted
 from stackroom.cli._signals import ending_in_order
 from stackroom.cli._visible import visible
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
     from stackroom.auditing import CapabilityCheck
 
-_EMBEDDED: Final = "embedded:"
 _LINES_OF_A_REPRODUCER: Final = 60
 
 
@@ -58,8 +56,7 @@ def check_store(
 
     Needs the extra `testing`. The kit takes some ten seconds in memory, and a minute or more on a database.
     """
-    if dsn.startswith(_EMBEDDED):
-        check_is_directory_with_library(Path(dsn.removeprefix(_EMBEDDED)))
+    check_is_there(dsn)
     with ending_in_order(), _shown.progress(quiet=json) as progress:
         task = progress.add_task("tests", total=None)
         certificate = certify(

@@ -6,6 +6,7 @@ import os
 import tomllib
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stackroom import Library
@@ -24,12 +25,13 @@ from stackroom.stores.postgres._register import NoLibrary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from numpy.typing import ArrayLike
 
 COLLECTION: Final = "library"
 """The collection that `Library.open` opens by default."""
+
+_EMBEDDED: Final = "embedded:"
 
 _FORMATS: Final = range(1, FORMAT + 1)
 
@@ -93,6 +95,12 @@ def check_is_directory_with_library(place: Path | str) -> Path:
     if not has_library(place):
         raise Refused(_no_library(place))
     return place
+
+
+def check_is_there(dsn: str) -> None:
+    """Refuse a store's DSN that names a directory without a library: opening it would make one."""
+    if dsn.startswith(_EMBEDDED):
+        check_is_directory_with_library(Path(dsn.removeprefix(_EMBEDDED)))
 
 
 def has_library(place: Path | str) -> bool:

@@ -1,0 +1,174 @@
+"""`stackroom copy`, `stackroom export` and `stackroom import`: a library moves whole."""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from pathlib import Path  # noqa: TC003 - cyclopts reads these types at run time
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from rich.progress import Progress as Bar
+from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from stackroom import EmbedderMismatch, IndexingCancelled
+from stackroom.cli import _options as options
+from stackroom.cli import _shown
+from stackroom.cli._indexing import cancelled_by_interrupt
+from stackroom.cli._opening import COLLECTION, check_is_there
+from stackroom.cli._problems import Refused
+from stackroom.cli._saying import INTERRUPTED, say
+from stackroom.cli._shown import counted
+from stackroom.copying import CopyProgress, CopyReport, copy_collection, export_collection, import_collection
+from stackroom.copying._file import InFile
+from stackroom.stores._dsn import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stackroom._cancel import CancelToken
+    from stackroom.stores import VectorStore
+
+From = Annotated[
+    str,
+    Parameter(
+        name="FROM",
+        validator=options.not_blank("FROM"),
+        help="The store that is there: embedded:DIRECTORY or postgresql://….",
+    ),
+]
+To = Annotated[
+    str,
+    Parameter(
+        name="TO",
+        validator=options.not_blank("TO"),
+        help="The store to copy to: embedded:DIRECTORY, made when missing, or postgresql://….",
+    ),
+]
+Collection = Annotated[
+    str,
+    Parameter(
+        metavar="NAME", validator=options.not_blank("--collection"), help="A collection of another name than the usual."
+    ),
+]
+Prune = Annotated[bool, Parameter(help="Remove the sources there that are not here.", show_default=False)]
+
+
+def copy(
+    origin: From,
+    target: To,
+    /,
+    *,
+    collection: Collection = COLLECTION,
+    prune: Prune = False,
+    json: options.Json = False,
+) -> int:
+    """Copy a library from one store to another, and see that it arrived.
+
+    Vectors, texts, scopes, metadata and times come over as they are; nothing is embedded. What the other store has
+    already is left alone, so that an interrupted copy goes on when it is started again. In the end every passage is
+    compared bit by bit, passages are counted, and some scopes are searched on both sides. A library of another embedder
+    is refused.
+    """
+    with closing(_there(origin)) as one, closing(open_store(target)) as other:
+        return _run(
+            lambda cancel, on_progress: copy_collection(
+                one, other, collection=collection, prune=prune, cancel=cancel, on_progress=on_progress
+            ),
+            "copied",
+            json=json,
+        )
+
+
+def export(
+    origin: From,
+    file: Annotated[Path, Parameter(name="FILE", help="The file to write; one that is there becomes the same.")],
+    /,
+    *,
+    collection: Collection = COLLECTION,
+    json: options.Json = False,
+) -> int:
+    """Write a library into one portable file, for `stackroom import` and for programs in any language.
+
+    The file holds everything: texts, vectors, who may see them, metadata, times, and the embedder's fingerprint. It is
+    an SQLite database whose tables are documented. An interrupted export goes on when it is started again.
+    """
+    with closing(_there(origin)) as store:
+        return _run(
+            lambda cancel, on_progress: export_collection(
+                store, file, collection=collection, cancel=cancel, on_progress=on_progress
+            ),
+            "exported",
+            json=json,
+        )
+
+
+def import_(
+    file: Annotated[Path, Parameter(name="FILE", help="What `stackroom export` wrote.")],
+    target: To,
+    /,
+    *,
+    collection: Collection = COLLECTION,
+    prune: Prune = False,
+    json: options.Json = False,
+) -> int:
+    """Bring an exported library into a store, and see that it arrived.
+
+    As `stackroom copy` does: nothing is embedded, what is there already is left alone, and in the end everything is
+    compared.
+    """
+    InFile.opened(file).close()  # what is no export must leave no new directory behind
+    with closing(open_store(target)) as store:
+        return _run(
+            lambda cancel, on_progress: import_collection(
+                file, store, collection=collection, prune=prune, cancel=cancel, on_progress=on_progress
+            ),
+            "imported",
+            json=json,
+        )
+
+
+def _there(dsn: str) -> VectorStore:
+    """Open a store to read from; a directory without a library is refused and not made into one."""
+    check_is_there(dsn)
+    return open_store(dsn)
+
+
+def _run(call: Callable[[CancelToken, Callable[[CopyProgress], object]], CopyReport], done: str, *, json: bool) -> int:
+    with cancelled_by_interrupt() as cancel, _progress(quiet=json) as on_progress:
+        try:
+            report = call(cancel, on_progress)
+        except IndexingCancelled:
+            say("interrupted; what is there is kept: run the same command again to go on")
+            return INTERRUPTED
+        except EmbedderMismatch as error:
+            raise Refused(str(error)) from error
+    if json:
+        _shown.print_json(asdict(report))
+    else:
+        _shown.output_console().print(_summary(report, done), soft_wrap=True)
+    return 0
+
+
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[Callable[[CopyProgress], object]]:
+    console = _shown.message_console()
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Bar(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as bar:
+        task = bar.add_task("sources", total=None)
+
+        def show(progress: CopyProgress) -> None:
+            what = "reading" if progress.round == 1 else "comparing"
+            bar.update(task, description=f"{what}: {progress.sources:,} sources, {progress.written:,} passages written")
+
+        yield show
+
+
+def _summary(report: CopyReport, done: str) -> str:
+    parts = [f"{report.written:,} written"]
+    if report.removed:
+        parts.append(f"{counted(report.removed, 'source')} removed")
+    if report.searched:
+        parts.append(f"{counted(report.searched, 'scope')} searched on both sides")
+    held = f"{counted(report.sources, 'source')}, {counted(report.passages, 'passage')}"
+    return f"{done} and compared: {held} ({', '.join(parts)}) in {report.seconds:.1f} s"
