@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from stackroom import Library
 from stackroom.cli._problems import Refused
 from stackroom.embedders import (
     Embedder,
+    FastEmbedEmbedder,
     Fingerprint,
     FunctionEmbedder,
     HashingEmbedder,
     LocalEmbedder,
+    Model2VecEmbedder,
     OpenAIEmbedder,
+    SentenceTransformersEmbedder,
 )
 from stackroom.stores import EmbeddedStore, MemoryStore, PostgresStore
 from stackroom.stores.embedded._directory import FORMAT
@@ -24,7 +29,6 @@ from stackroom.stores.postgres._register import NoLibrary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from numpy.typing import ArrayLike
 
@@ -32,6 +36,9 @@ COLLECTION: Final = "library"
 """The collection that `Library.open` opens by default."""
 
 _FORMATS: Final = range(1, FORMAT + 1)
+
+_PACKAGES: Final = ("sentence-transformers", "fastembed", "model2vec")
+_OF_A_FOLDER: Final = re.compile(r"sha256=[0-9a-f]+(?:;pooling=[a-z_]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +142,23 @@ def named_embedder(name: str) -> Embedder:
         return LocalEmbedder()
     if kind == "openai":
         return _openai(detail)
+    if kind in _PACKAGES:
+        return _of_a_package(kind, detail)
     return HashingEmbedder(int(detail)) if detail else HashingEmbedder()
 
 
 def _openai(model: str, dimension: int | None = None) -> OpenAIEmbedder:
     return OpenAIEmbedder(model, base_url=os.environ.get("OPENAI_BASE_URL"), dimension=dimension)
+
+
+def _of_a_package(kind: str, model: str, dimension: int | None = None) -> Embedder:
+    """Make the embedder of a package that runs models; `model` is a folder, a name, or of some a name@revision."""
+    if kind == "fastembed":
+        return FastEmbedEmbedder(model, dimension=dimension)
+    if kind == "model2vec":
+        return Model2VecEmbedder(model, dimension=dimension)
+    name, at, revision = (model, "", "") if Path(model).is_dir() else model.partition("@")
+    return SentenceTransformersEmbedder(name, revision=revision if at else None, dimension=dimension)
 
 
 def _own_embedder(fingerprint: Fingerprint) -> Embedder:
@@ -152,6 +171,13 @@ def _own_embedder(fingerprint: Fingerprint) -> Embedder:
     if kind == "openai" and model:
         usual = _openai(model)
         return usual if usual.fingerprint == fingerprint else _openai(model, fingerprint.dimension)
+    if kind in _PACKAGES and _OF_A_FOLDER.fullmatch(model):
+        raise Refused(
+            f"this library belongs to the embedder {fingerprint}, a model in a folder: say where it is, "
+            f"with --embedder {kind}:FOLDER or in STACKROOM_EMBEDDER"
+        )
+    if kind in _PACKAGES and ";" not in model:
+        return _of_a_package(kind, model, fingerprint.dimension)
     raise Refused(
         f"this library belongs to the embedder {fingerprint}, which the command line does not have: "
         "use it from Python, or search it with --mode lexical"
