@@ -23,6 +23,7 @@ from stackroom.embedders import (
     OpenAIEmbedder,
     SentenceTransformersEmbedder,
 )
+from stackroom.embedders._door import check_embedder
 from stackroom.stores import EmbeddedStore, MemoryStore, PostgresStore
 from stackroom.stores.embedded._directory import FORMAT
 from stackroom.stores.postgres._register import NoLibrary
@@ -59,8 +60,9 @@ def opened(place: Path | str, embedder: str | None, *, embeds: bool = False, mak
     is_there = has_library(place)
     if not is_there and not makes:
         raise Refused(_no_library(place))
-    # Before the store: an embedder that cannot be had must leave no new directory behind.
     asked_for = None if is_there and embedder is None else named_embedder(embedder or "local")
+    if asked_for is not None and not is_there:
+        check_embedder(asked_for)  # before the store: an embedder that cannot be had must leave no new directory behind
     with closing(_store(place, makes=makes)) as store:
         fitting = asked_for or _own_embedder_of(store, place, embeds=embeds, makes=makes)
         with Library(store, COLLECTION, fitting) as library:

@@ -26,8 +26,8 @@ _EMBEDDER = re.compile(
     r"local|hashing(?::[0-9]{1,5})?|openai:\S+|(?:sentence-transformers|fastembed|model2vec):\S(?:.*\S)?"
 )
 _EMBEDDERS = (
-    "local, hashing, hashing:DIMENSION, openai:MODEL, or sentence-transformers:MODEL, fastembed:MODEL, model2vec:MODEL, "
-    "where MODEL is a name or a folder"
+    "local, hashing, hashing:DIMENSION, openai:MODEL, sentence-transformers:MODEL, fastembed:MODEL or model2vec:MODEL, "
+    "the last three with a model's name or its folder"
 )
 
 _DSN = ("postgresql://", "postgres://")

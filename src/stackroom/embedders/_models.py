@@ -62,7 +62,7 @@ class ModelPlace:
         given = _text_of(model)
         if revision is not None and not (isinstance(revision, str) and _REVISION.fullmatch(revision)):
             raise ValueError("revision must be the name of a branch, a tag or a commit of the model")
-        if Path(given).is_dir():
+        if os.path.isdir(given):  # noqa: PTH112 - Path.is_dir raises where a name is too long for a path
             if revision is not None:
                 raise ValueError("a folder has no revisions; leave revision away")
             return cls(str(Path(given).absolute()), is_folder=True)
