@@ -75,7 +75,7 @@ SIGNATURES: dict[str, str] = {
     ),
     "stackroom.embedders.FastEmbedEmbedder": (
         "model * pooling=None model_file=None dimension=None query_prompt=None passage_prompt=None id=None "
-        "max_input_chars=None max_batch=None batch_size=32 cache_dir=None threads=None"
+        "max_input_chars=None max_batch=None batch_size=1 cache_dir=None threads=None"
     ),
     "stackroom.embedders.Model2VecEmbedder": (
         "model * dimension=None quantize_to=None id=None max_input_chars=1000000 max_batch=None"

@@ -1,7 +1,7 @@
 """Stands for the package sentence-transformers where PyTorch is not installed: a recorded contract.
 
 It has the calls that SentenceTransformersEmbedder makes and nothing else. Whatever is tested with it is tested with the
-package as well where that is installed (6.2.0 with PyTorch 2.13.0 when it was written), so the two cannot part unseen.
+package as well where that is installed (6.2.0 and 5.0.0 when it was written), so the two cannot part unseen.
 """
 
 from __future__ import annotations
@@ -35,8 +35,6 @@ def saved(folder: Path, seed: int = 7) -> Path:
 class SentenceTransformer:
     """Answers the mean of vectors drawn for a text's words, as long as it is told."""
 
-    loaded = 0
-
     def __init__(
         self,
         model_name_or_path: str,
@@ -51,11 +49,11 @@ class SentenceTransformer:
         self._truncate_dim = truncate_dim
         self.device = device
         self.max_seq_length = MAX_TOKENS
-        type(self).loaded += 1
 
     def encode_document(
         self,
         inputs: list[str],
+        /,
         *,
         prompt: str | None = None,
         batch_size: int = 32,
@@ -67,6 +65,7 @@ class SentenceTransformer:
     def encode_query(
         self,
         inputs: list[str],
+        /,
         *,
         prompt: str | None = None,
         batch_size: int = 32,
@@ -103,5 +102,4 @@ def package() -> ModuleType:
     module = ModuleType("sentence_transformers")
     module.__spec__ = ModuleSpec("sentence_transformers", None)
     vars(module)["SentenceTransformer"] = SentenceTransformer
-    SentenceTransformer.loaded = 0
     return module

@@ -72,13 +72,27 @@ def test_pooling_none_wants_a_model_that_answers_whole_vectors(package: Package,
 
 def test_of_several_onnx_files_one_must_be_named_and_stands_in_the_id(package: Package, tmp_path: Path) -> None:
     made = package.save(tmp_path / "tiny")
-    tiny_models._save_onnx(made / "onnx" / "other.onnx", tiny_models._vectors(9, 8))  # noqa: SLF001 - a second model
+    tiny_models.save_onnx(made / "onnx" / "other.onnx", seed=9, dimension=8)
     with pytest.raises(EmbedderError, match=r"model_file must name .*onnx/model.onnx.*onnx/other.onnx"):
         check_embedder(package.embedder(made))
     with pytest.raises(EmbedderError, match="model_file must name"):
         check_embedder(package.embedder(made, model_file="none.onnx"))
     other = package.embedder(made, model_file="onnx/other.onnx")
     assert str(other.fingerprint).endswith(";pooling=mean;file=onnx/other.onnx@8")
+
+
+def test_the_vector_of_a_quantised_model_does_not_depend_on_what_it_is_computed_with(
+    package: Package, tmp_path: Path
+) -> None:
+    made = tiny_models.fastembed_folder(tmp_path / "tiny", is_quantised=True)
+    texts = ["red", "fox", "blue whale", "hello world", "spring budget"]
+
+    def lowest(embedder: Any) -> float:
+        together = embedder.embed_passages(texts)
+        return min(cosine(embedder.embed_query(text), row) for text, row in zip(texts, together, strict=True))
+
+    assert lowest(package.embedder(made)) == pytest.approx(1.0, abs=1e-6)
+    assert lowest(package.embedder(made, batch_size=32)) < 0.99999
 
 
 def test_a_listed_model_in_the_cache_is_loaded_by_name_however_it_is_spelled(package: Package, tmp_path: Path) -> None:

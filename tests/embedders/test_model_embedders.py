@@ -52,9 +52,10 @@ def test_a_text_has_the_same_vector_alone_and_in_a_batch(embedder: Any) -> None:
 
 
 @pytest.mark.parametrize("package", TRANSFORMERS, indirect=True)
-def test_small_passes_of_the_model_make_the_same_vectors(package: Package, folder: Path, embedder: Any) -> None:
-    small = package.embedder(folder, batch_size=1, **package.options)
-    np.testing.assert_allclose(small.embed_passages(TEXTS), embedder.embed_passages(TEXTS), atol=1e-6, rtol=0)
+def test_passes_of_any_size_make_the_same_vectors(package: Package, folder: Path, embedder: Any) -> None:
+    for size in (1, 2, 32):
+        sized = package.embedder(folder, batch_size=size, **package.options)
+        np.testing.assert_allclose(sized.embed_passages(TEXTS), embedder.embed_passages(TEXTS), atol=1e-6, rtol=0)
 
 
 def test_texts_are_told_apart(embedder: Any) -> None:

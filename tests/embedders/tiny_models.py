@@ -30,13 +30,19 @@ def model2vec_folder(folder: Path, seed: int = 7, dimension: int = DIMENSION) ->
 
 
 def fastembed_folder(
-    folder: Path, seed: int = 7, *, file: str = "onnx/model.onnx", pooling: str | None = "mean"
+    folder: Path,
+    seed: int = 7,
+    *,
+    file: str = "onnx/model.onnx",
+    pooling: str | None = "mean",
+    is_quantised: bool = False,
 ) -> Path:
     """Save a model in ONNX that answers a vector for each token, and beside it what sentence-transformers would."""
-    _save_onnx(folder / file, _vectors(seed, DIMENSION))
+    save_onnx(folder / file, seed, is_quantised=is_quantised)
     _tokenizer().save(str(folder / "tokenizer.json"))
-    tokens = {"model_max_length": MAX_TOKENS, "pad_token": "[PAD]"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(tokens), encoding="utf-8")
+    tokens = {"model_max_length": MAX_TOKENS, "pad_token": _SPECIAL[0]}
+    for name, config in {"tokenizer_config": tokens, "config": {"pad_token_id": 0}, "special_tokens_map": {}}.items():
+        (folder / f"{name}.json").write_text(json.dumps(config), encoding="utf-8")
     if pooling is not None:
         (folder / "1_Pooling").mkdir()
         (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode": pooling}), encoding="utf-8")
@@ -63,6 +69,27 @@ def sentence_transformers_folder(folder: Path, seed: int = 7) -> Path:
     return folder / "saved"
 
 
+def save_onnx(path: Path, seed: int, dimension: int = DIMENSION, *, is_quantised: bool = False) -> None:
+    """Save a graph that looks the vectors of tokens up; a quantised one rounds them by the range of the whole pass."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    looked_up = "found" if is_quantised else "last_hidden_state"
+    nodes = [helper.make_node("Gather", ["vectors", "input_ids"], [looked_up])]
+    if is_quantised:
+        scaled = ["rounded", "scale", "zero"]
+        nodes.append(helper.make_node("DynamicQuantizeLinear", [looked_up], scaled))
+        nodes.append(helper.make_node("DequantizeLinear", scaled, ["last_hidden_state"]))
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, ["n", "t"]) for name in ("input_ids", "attention_mask")
+    ]
+    output = helper.make_tensor_value_info("last_hidden_state", TensorProto.FLOAT, ["n", "t", dimension])
+    vectors = numpy_helper.from_array(_vectors(seed, dimension), "vectors")
+    graph = helper.make_graph(nodes, "tiny", inputs, [output], [vectors])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+
+
 def into_cache(folder: Path, cache: Path, name: str, commit: str = "a" * 40) -> Path:
     """Lay a model's files as a download from the hub leaves them in its cache."""
     home = cache / f"models--{name.replace('/', '--')}"
@@ -86,21 +113,3 @@ def _tokenizer() -> Tokenizer:
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     return tokenizer
-
-
-def _save_onnx(path: Path, vectors: np.ndarray[tuple[int, int], np.dtype[np.float32]]) -> None:
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-
-    graph = helper.make_graph(
-        [helper.make_node("Gather", ["vectors", "input_ids"], ["last_hidden_state"])],
-        "tiny",
-        [
-            helper.make_tensor_value_info(name, TensorProto.INT64, ["n", "t"])
-            for name in ("input_ids", "attention_mask")
-        ],
-        [helper.make_tensor_value_info("last_hidden_state", TensorProto.FLOAT, ["n", "t", vectors.shape[1]])],
-        [numpy_helper.from_array(vectors, "vectors")],
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))

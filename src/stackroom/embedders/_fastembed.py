@@ -65,6 +65,9 @@ class FastEmbedEmbedder:
     and tells given prompts by a digest; `id` takes its place as it stands. `max_input_chars` None takes four
     characters for each token that the model reads; it ignores the rest of a text.
 
+    `batch_size` texts are computed at a time. One is as fast on a CPU, where longer texts pad no others, and only then
+    is a text's vector its own: models that are quantised dynamically scale each pass by all that is in it.
+
     The model is loaded when it is first needed, the fingerprint included, once; from the cache (`cache_dir`) when it
     is there. A text that the model knows no word of has a vector of its own.
 
@@ -87,7 +90,7 @@ class FastEmbedEmbedder:
         id: str | None = None,  # noqa: A002 - a fingerprint's word for it
         max_input_chars: int | None = None,
         max_batch: int | None = None,
-        batch_size: int = 32,
+        batch_size: int = 1,
         cache_dir: str | os.PathLike[str] | None = None,
         threads: int | None = None,
     ) -> None:
