@@ -36,7 +36,8 @@ NAMES: dict[str, str] = {
     ),
     "stackroom.text": "index_terms query_terms",
     "stackroom.embedders": (
-        "Embedder Fingerprint LocalEmbedder HashingEmbedder FunctionEmbedder OpenAIEmbedder CachingEmbedder"
+        "Embedder Fingerprint LocalEmbedder HashingEmbedder FunctionEmbedder OpenAIEmbedder CachingEmbedder "
+        "SentenceTransformersEmbedder FastEmbedEmbedder Model2VecEmbedder"
     ),
     "stackroom.stores": (
         "MemoryStore EmbeddedStore PostgresStore Record Match Matches CollectionSpec LexicalQuery Page Cursor "
@@ -68,6 +69,17 @@ SIGNATURES: dict[str, str] = {
         "attempts=5 timeout=30.0"
     ),
     "stackroom.embedders.CachingEmbedder": "embedder path",
+    "stackroom.embedders.SentenceTransformersEmbedder": (
+        "model * revision=None dimension=None query_prompt=None passage_prompt=None id=None max_input_chars=None "
+        "max_batch=None batch_size=32 device=None"
+    ),
+    "stackroom.embedders.FastEmbedEmbedder": (
+        "model * pooling=None model_file=None dimension=None query_prompt=None passage_prompt=None id=None "
+        "max_input_chars=None max_batch=None batch_size=1 cache_dir=None threads=None"
+    ),
+    "stackroom.embedders.Model2VecEmbedder": (
+        "model * dimension=None quantize_to=None id=None max_input_chars=1000000 max_batch=None"
+    ),
     "stackroom.Passage": "text metadata={}",
     "stackroom.Narrowing": NARROWING,
     "stackroom.Library": "store collection embedder * batch_size=64 fusion=Weighted(weight=0.5) clock=...",

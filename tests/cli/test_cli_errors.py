@@ -162,7 +162,9 @@ def test_a_library_of_a_foreign_embedder_is_listed_and_searched_by_words(
     assert "--mode lexical" in ran.err
 
 
-@pytest.mark.parametrize("name", ["", "openai", "hashing:", "hashing:x", "hashing:٣", "local:3"])
+@pytest.mark.parametrize(
+    "name", ["", "openai", "hashing:", "hashing:x", "hashing:٣", "local:3", "model2vec", "fastembed: ", "bert:m"]
+)
 def test_an_unknown_embedder_is_wrong_usage(stackroom: CommandLine, notes: Path, name: str) -> None:
     assert stackroom.index(str(notes), "--embedder", name).code == 2
     assert stackroom.index("letter.pdf", "--embedder", name).code == 2

@@ -353,6 +353,20 @@ ONE_EMBEDDER: Final = (
         ("tests/embedders/test_door.py",),
     ),
     Guard(
+        "a model known by its files",
+        "stackroom.embedders._models",
+        """digest.update(f"{file_digest(file, 'sha256').hexdigest()} {name}\\n".encode("utf-8", "surrogatepass"))""",
+        """digest.update(f"{name}\\n".encode("utf-8", "surrogatepass"))""",
+        ("tests/embedders/test_models.py",),
+    ),
+    Guard(
+        "given prompts in the fingerprint",
+        "stackroom.embedders._models",
+        "if query is None and passage is None:",
+        "if True:",
+        ("tests/embedders/test_models.py",),
+    ),
+    Guard(
         "as many vectors as texts",
         "stackroom.embedders._door",
         "if numbers.ndim == 0 or len(numbers) != count:",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -13,12 +14,16 @@ from stackroom import Library
 from stackroom.cli._problems import Refused
 from stackroom.embedders import (
     Embedder,
+    FastEmbedEmbedder,
     Fingerprint,
     FunctionEmbedder,
     HashingEmbedder,
     LocalEmbedder,
+    Model2VecEmbedder,
     OpenAIEmbedder,
+    SentenceTransformersEmbedder,
 )
+from stackroom.embedders._door import check_embedder
 from stackroom.stores import EmbeddedStore, MemoryStore, PostgresStore
 from stackroom.stores.embedded._directory import FORMAT
 from stackroom.stores.postgres._register import NoLibrary
@@ -34,6 +39,9 @@ COLLECTION: Final = "library"
 _EMBEDDED: Final = "embedded:"
 
 _FORMATS: Final = range(1, FORMAT + 1)
+
+_PACKAGES: Final = ("sentence-transformers", "fastembed", "model2vec")
+_OF_A_FOLDER: Final = re.compile(r"sha256=[0-9a-f]+(?:;pooling=[a-z_]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +62,9 @@ def opened(place: Path | str, embedder: str | None, *, embeds: bool = False, mak
     is_there = has_library(place)
     if not is_there and not makes:
         raise Refused(_no_library(place))
-    # Before the store: an embedder that cannot be had must leave no new directory behind.
     asked_for = None if is_there and embedder is None else named_embedder(embedder or "local")
+    if asked_for is not None and not is_there:
+        check_embedder(asked_for)  # before the store: an embedder that cannot be had must leave no new directory behind
     with closing(_store(place, makes=makes)) as store:
         fitting = asked_for or _own_embedder_of(store, place, embeds=embeds, makes=makes)
         with Library(store, COLLECTION, fitting) as library:
@@ -143,11 +152,23 @@ def named_embedder(name: str) -> Embedder:
         return LocalEmbedder()
     if kind == "openai":
         return _openai(detail)
+    if kind in _PACKAGES:
+        return _of_a_package(kind, detail)
     return HashingEmbedder(int(detail)) if detail else HashingEmbedder()
 
 
 def _openai(model: str, dimension: int | None = None) -> OpenAIEmbedder:
     return OpenAIEmbedder(model, base_url=os.environ.get("OPENAI_BASE_URL"), dimension=dimension)
+
+
+def _of_a_package(kind: str, model: str, dimension: int | None = None) -> Embedder:
+    """Make the embedder of a package that runs models; `model` is a folder, a name, or of some a name@revision."""
+    if kind == "fastembed":
+        return FastEmbedEmbedder(model, dimension=dimension)
+    if kind == "model2vec":
+        return Model2VecEmbedder(model, dimension=dimension)
+    name, at, revision = (model, "", "") if Path(model).is_dir() else model.partition("@")
+    return SentenceTransformersEmbedder(name, revision=revision if at else None, dimension=dimension)
 
 
 def _own_embedder(fingerprint: Fingerprint) -> Embedder:
@@ -160,6 +181,13 @@ def _own_embedder(fingerprint: Fingerprint) -> Embedder:
     if kind == "openai" and model:
         usual = _openai(model)
         return usual if usual.fingerprint == fingerprint else _openai(model, fingerprint.dimension)
+    if kind in _PACKAGES and _OF_A_FOLDER.fullmatch(model):
+        raise Refused(
+            f"this library belongs to the embedder {fingerprint}, a model in a folder: say where it is, "
+            f"with --embedder {kind}:FOLDER or in STACKROOM_EMBEDDER"
+        )
+    if kind in _PACKAGES and ";" not in model:
+        return _of_a_package(kind, model, fingerprint.dimension)
     raise Refused(
         f"this library belongs to the embedder {fingerprint}, which the command line does not have: "
         "use it from Python, or search it with --mode lexical"

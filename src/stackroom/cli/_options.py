@@ -22,7 +22,13 @@ _SCOPE = Group("Scope", sort_key=1)
 
 _DIGITS = re.compile(r"[0-9]{1,9}")
 _HIGHEST_NUMBER = 10_000
-_EMBEDDER = re.compile(r"local|hashing(?::[0-9]{1,5})?|openai:\S+")
+_EMBEDDER = re.compile(
+    r"local|hashing(?::[0-9]{1,5})?|openai:\S+|(?:sentence-transformers|fastembed|model2vec):\S(?:.*\S)?"
+)
+_EMBEDDERS = (
+    "local, hashing, hashing:DIMENSION, openai:MODEL, sentence-transformers:MODEL, fastembed:MODEL or model2vec:MODEL, "
+    "the last three with a model's name or its folder"
+)
 
 _DSN = ("postgresql://", "postgres://")
 
@@ -60,7 +66,7 @@ def _whole_number(_kind: type, tokens: Sequence[Token]) -> int:
 
 def _name_of_embedder(_kind: type, name: str | None) -> None:
     if name is not None and not _EMBEDDER.fullmatch(name):
-        raise WrongUsage("--embedder must be local, hashing, hashing:DIMENSION or openai:MODEL.")
+        raise WrongUsage(f"--embedder must be {_EMBEDDERS}.")
 
 
 def _place(_kind: type, tokens: Sequence[Token]) -> Path | str:
@@ -106,7 +112,7 @@ Embedder: TypeAlias = Annotated[
         metavar="NAME",
         validator=_name_of_embedder,
         show_default="the library's own; local for a new one",
-        help="The embedder: local, hashing, hashing:DIMENSION or openai:MODEL.",
+        help=f"The embedder: {_EMBEDDERS}.",
     ),
 ]
 NewEmbedder: TypeAlias = Annotated[
@@ -114,7 +120,7 @@ NewEmbedder: TypeAlias = Annotated[
     Parameter(
         name="EMBEDDER",
         validator=_name_of_embedder,
-        help="The new embedder: local, hashing, hashing:DIMENSION or openai:MODEL.",
+        help=f"The new embedder: {_EMBEDDERS}.",
     ),
 ]
 Json: TypeAlias = Annotated[

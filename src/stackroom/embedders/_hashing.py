@@ -55,10 +55,15 @@ class HashingEmbedder:
             hashed = _hash(word)
             counts[hashed % self.dimension] += -times if hashed >> 63 else times
         if not counts.any():
-            counts[_hash(text) % self.dimension] = 1.0
+            counts[slot_of(text, self.dimension)] = 1.0
         # Sums of squared whole numbers are exact in float64, in whatever order a machine adds them.
         vector: NDArray[np.float32] = (counts / np.sqrt(np.square(counts).sum())).astype(np.float32)
         return vector
+
+
+def slot_of(text: str, dimension: int) -> int:
+    """Return where the vector of a text without words has its 1."""
+    return _hash(text) % dimension
 
 
 def _hash(text: str) -> int:
