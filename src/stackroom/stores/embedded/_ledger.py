@@ -86,10 +86,10 @@ class Ledger:
             )
 
     def entries(self, tenant_id: str) -> list[str]:
-        """Return the passages of a tenant whose going is owed; `FORGET` stands for all."""
+        """Return the passages of a tenant whose going is owed, those that failed last; `FORGET` stands for all."""
         with self._opened() as ledger:
             found = ledger.execute(
-                "SELECT passage FROM departed WHERE feed = ? AND tenant = ? ORDER BY passage", (self._feed, tenant_id)
+                "SELECT passage FROM departed WHERE feed = ? AND tenant = ? ORDER BY rowid", (self._feed, tenant_id)
             )
             return [passage for (passage,) in found]
 
@@ -99,6 +99,15 @@ class Ledger:
             ledger.executemany(
                 "DELETE FROM departed WHERE feed = ? AND tenant = ? AND passage = ?",
                 [(self._feed, tenant_id, passage) for passage in passages],
+            )
+
+    def stand_back(self, tenant_id: str, failed: Iterable[str]) -> None:
+        """Put passages behind the others that are owed."""
+        with self._opened() as ledger:
+            ledger.executemany(
+                "INSERT OR REPLACE INTO departed SELECT feed, tenant, passage, passages FROM departed"
+                " WHERE feed = ? AND tenant = ? AND passage = ?",
+                [(self._feed, tenant_id, passage) for passage in failed],
             )
 
     def strike_off_all(self, tenant_id: str) -> None:

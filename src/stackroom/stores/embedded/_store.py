@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from stackroom import _keys as keys
+from stackroom._commits import committed
 from stackroom._errors import StoreError, StoreUnavailable
 from stackroom._filters import Eq, Exists, Filter, named_values
 from stackroom._model import Page, utc_now
@@ -354,6 +355,7 @@ class EmbeddedStore:
 
     def _tell(self, name: str, where: Filter) -> None:
         """Tell the ranker what a write has changed."""
+        committed()
         if self._feed is not None:
             self._access.in_shards(name, where, self._feed.written)
             self._feed.deliver_departed(is_forced=False)
@@ -451,6 +453,7 @@ class EmbeddedStore:
         if went is not None:
             self._shards.forget_at(path)
         self._shards.remove_gone(path)
+        committed()
         if self._feed is not None and went is not None:
             self._feed.departed(tenant_id)
         return went or 0
