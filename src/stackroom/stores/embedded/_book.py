@@ -7,6 +7,7 @@ kill interrupts comes again. A ranker whose state dies with the process has its 
 from __future__ import annotations
 
 import hashlib
+import re
 import sqlite3
 import threading
 from contextlib import contextmanager, suppress
@@ -22,6 +23,7 @@ Pair: TypeAlias = tuple[str, int]
 """A source's id and a passage's index."""
 
 PATTERN: Final = "ranker-*.db"
+_NAME: Final = re.compile("ranker-[0-9a-f]{16}\\.db")
 
 _KEPT: Final = 4
 """Books of so many states of a ranker are kept beside a shard; an older state is fed anew."""
@@ -311,13 +313,25 @@ def file_name(durable_id: str) -> str:
     return f"ranker-{hashlib.blake2b(durable_id.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}.db"
 
 
+def names_of(state: object) -> set[str]:
+    """Return the names that books of a state may have, given its `durable_id` or such a name; else ValueError."""
+    if not isinstance(state, str) or not state:
+        raise ValueError("name the ranker by its durable_id, or as `stackroom doctor` shows it")
+    return {file_name(state)} | ({state} if _NAME.fullmatch(state) else set())
+
+
 def _drop_oldest(directory: Path) -> None:
     """Drop the books of states that were not fed for longest."""
     with suppress(OSError):
         books = sorted(directory.glob(PATTERN), key=lambda path: path.stat().st_mtime_ns, reverse=True)
         for old in books[_KEPT:]:
-            for suffix in ("", "-wal", "-shm"):
-                old.with_name(old.name + suffix).unlink(missing_ok=True)
+            drop_book(old)
+
+
+def drop_book(file: Path) -> None:
+    """Take a book away, if it is there."""
+    for suffix in ("", "-wal", "-shm"):
+        file.with_name(file.name + suffix).unlink(missing_ok=True)
 
 
 @contextmanager

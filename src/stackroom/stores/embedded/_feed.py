@@ -14,7 +14,7 @@ from stackroom.rankers._failures import log
 from stackroom.rankers._protocol import RankerHealth
 from stackroom.stores.embedded import _told
 from stackroom.stores.embedded._backoff import earliest, microseconds, newest_error
-from stackroom.stores.embedded._book import Book
+from stackroom.stores.embedded._book import Book, file_name
 from stackroom.stores.embedded._departures import Departures
 from stackroom.stores.embedded._names import directory_name
 from stackroom.stores.embedded._ranked import Consultation, Told
@@ -66,6 +66,11 @@ class Feed:
         self._in_use: dict[int, int] = {}
         self._seen: set[int] = set()
         self._name: str | None = None
+
+    @property
+    def book(self) -> str | None:
+        """The name of the book of the ranker's state, None when that dies with the process."""
+        return None if self._plug.durable_id is None else file_name(self._plug.durable_id)
 
     # Which collection it is about
 
