@@ -393,9 +393,10 @@ def test_a_ranker_is_forgotten_by_name(three: Open, name: Any) -> None:
 
 def test_a_name_that_is_a_path_forgets_no_file(three: Open, tmp_path: Path) -> None:
     store = store_of(three())
-    (tmp_path / "library" / "1" / "ranker-x.db").write_text("not ours")
-    assert store.forget_ranker("ranker-/../../ranker-x.db") == 0
-    assert (tmp_path / "library" / "1" / "ranker-x.db").exists()
+    (tmp_path / "library" / "1" / "t" / "ranker-").mkdir()
+    (tmp_path / "ranker-x.db").write_text("not ours")
+    assert store.forget_ranker("ranker-/../../../../ranker-x.db") == 0
+    assert (tmp_path / "ranker-x.db").exists()
 
 
 def test_a_swap_that_conflicts_leaves_the_ranker_as_it_was(three: Open) -> None:
