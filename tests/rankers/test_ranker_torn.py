@@ -1,5 +1,7 @@
 """Saved states that are torn, and what the shipped rankers keep open and on disk."""
 
+# ruff: noqa: SLF001 - what is kept lies inside
+
 from __future__ import annotations
 
 import gc
@@ -14,10 +16,11 @@ import numpy as np
 import pytest
 from tests.rankers.conftest import OWN, Open, found, health
 
-from stackroom.rankers import FaissRanker, HnswRanker, SqliteVecRanker, UsearchRanker
+from stackroom.rankers import ExactRanker, FaissRanker, HnswRanker, SqliteVecRanker, UsearchRanker
 from stackroom.rankers._indexes import RankerIsClosed
 
 SAVED = {
+    "exact": (ExactRanker, "numpy"),
     "faiss": (FaissRanker, "faiss"),
     "hnswlib": (HnswRanker, "hnswlib"),
     "usearch": (UsearchRanker, "usearch"),
@@ -176,7 +179,39 @@ def _scope() -> Any:
     return SCOPE
 
 
-# Connections, and room on disk
+# Connections, and room
+
+
+@pytest.mark.parametrize(
+    ("kind", "package", "rows"),
+    [
+        (ExactRanker, "numpy", lambda index: len(index._labels)),
+        (FaissRanker, "faiss", lambda index: index._index.ntotal),
+        (HnswRanker, "hnswlib", lambda index: index._index.get_max_elements()),
+    ],
+    ids=["exact", "faiss", "hnswlib"],
+)
+def test_what_was_removed_makes_room_for_what_comes(kind: Any, package: str, rows: Callable[[Any], int]) -> None:
+    pytest.importorskip(package)
+    ranker = kind()
+    for _ in range(60):
+        fill(ranker)
+    assert held(ranker) == 30
+    (tenant,) = ranker._indexes._tenants.values()
+    assert rows(tenant.index) <= 1024 if kind is HnswRanker else rows(tenant.index) <= 3 * 64
+    ranker.close()
+
+
+def test_what_the_exact_ranker_was_told_to_remove_is_in_no_file(tmp_path: Path) -> None:
+    ranker = ExactRanker(path=tmp_path / "vectors")
+    fill(ranker)
+    vector = np.full(32, 0.123456789, dtype=np.float32)
+    ranker.on_embedding_persisted(tenant_id="t", passage_id="secret#0", vector=vector)
+    ranker.on_embedding_persisted(tenant_id="t", passage_id="secret#0", vector=None)
+    ranker.close()
+    saved = b"".join(file.read_bytes() for file in (tmp_path / "vectors").iterdir())
+    assert vector.tobytes() not in saved
+    assert b"secret" not in saved
 
 
 def open_files(name: str) -> int:
@@ -206,14 +241,14 @@ def test_many_threads_at_once_leave_a_few_connections(tmp_path: Path) -> None:
     ranker = SqliteVecRanker(tmp_path / "vectors.db")
     fill(ranker)
     all_are_there, failures = threading.Barrier(30), []
-    lent = ranker._lent  # noqa: SLF001 - so that all are lent at once
+    lent = ranker._lent  # so that all are lent at once
 
     def slowly() -> Any:
         connection = lent()
         all_are_there.wait(20)
         return connection
 
-    ranker._lent = slowly  # type: ignore[method-assign] # noqa: SLF001
+    ranker._lent = slowly  # type: ignore[method-assign]
 
     def search() -> None:
         try:
@@ -228,7 +263,7 @@ def test_many_threads_at_once_leave_a_few_connections(tmp_path: Path) -> None:
         for thread in threads:
             thread.join(20)
         assert failures == []
-        assert len(ranker._idle) == 8  # noqa: SLF001 - SQLite keeps the handles of the others for the next to come
+        assert len(ranker._idle) == 8  # SQLite keeps the handles of the others for the next to come
         assert open_files("vectors.db") <= 30
     ranker.close()
 
