@@ -255,6 +255,20 @@ def test_eight_that_always_fail_hold_nothing_up_for_longer_than_the_first_wait(o
     assert (health(library).owed, health(library).last_error) == (8, "ConnectionError")
 
 
+def test_retries_alone_pause_nothing(opened: Open, clock: HandClock) -> None:
+    names = ("poison", "a", "venom", "b")
+    ranker = RefusingRanker(*[f"{name}#{place}" for name in names[::2] for place in range(4)])
+    library = opened(ranker)
+    for name in names:
+        library.index_source(source(name, *["apple fruit"] * (1 if len(name) == 1 else 4)))
+    for _ in range(3):
+        clock.forward(300)
+        library.set_source_scope("a", tenant_id="t", tags=[])
+    assert health(library).owed == 8
+    library.index_source(source("next", "apple fruit"))
+    assert ranker.ids[-1] == "next#0"
+
+
 def test_eight_that_always_fail_starve_nothing_when_all_else_is_new(opened: Open, clock: HandClock) -> None:
     ranker = RefusingRanker(*POISON)
     library = opened(ranker)

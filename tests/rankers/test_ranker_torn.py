@@ -124,9 +124,15 @@ def test_a_directory_that_cannot_be_read_is_not_taken_for_a_torn_one(
     again.close()
 
 
-@pytest.mark.parametrize(
-    "tear", [cut, lambda file: file.write_bytes(b"no database at all" * 500)], ids=["cut", "other"]
-)
+def without_its_last_page(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-4096])
+
+
+def no_database(file: Path) -> None:
+    file.write_bytes(b"no database at all" * 500)
+
+
+@pytest.mark.parametrize("tear", [cut, without_its_last_page, no_database])
 def test_a_torn_file_of_sqlite_vec_is_put_aside(tmp_path: Path, tear: Callable[[Path], object]) -> None:
     pytest.importorskip("sqlite_vec")
     made = SqliteVecRanker(tmp_path / "vectors.db")

@@ -15,7 +15,7 @@ import numpy as np
 
 from stackroom.rankers._indexes import RankerIsClosed
 from stackroom.rankers._protocol import Ranked
-from stackroom.rankers._torn import TornFile, put_aside
+from stackroom.rankers._torn import put_aside
 
 if TYPE_CHECKING:
     import os
@@ -151,7 +151,6 @@ class SqliteVecRanker:
         """Make what is not there yet; return the name of the state."""
         connection = self._opened()
         try:
-            _check_whole(connection, self._file)
             for table in _TABLES.split(";\n"):
                 connection.execute(table)
             connection.execute("INSERT OR IGNORE INTO state VALUES (1, ?)", (uuid.uuid4().hex,))
@@ -189,19 +188,10 @@ class SqliteVecRanker:
         )
 
 
-def _check_whole(connection: Any, file: Path) -> None:
-    """Raise TornFile when a file ends before what it says that it holds."""
-    ((pages,),) = list(connection.execute("PRAGMA page_count"))
-    ((size,),) = list(connection.execute("PRAGMA page_size"))
-    written = (file, file.with_name(file.name + "-wal"))
-    if pages * size > sum(part.stat().st_size for part in written if part.exists()):
-        raise TornFile
-
-
 def _is_torn(error: Exception) -> bool:
     """Tell whether an error, of sqlite3 or of apsw, says that the file is torn, or no database."""
     code = int(getattr(error, "sqlite_errorcode", 0) or getattr(error, "result", 0))
-    return isinstance(error, TornFile) or code & 0xFF in {_CORRUPT, _NO_DATABASE}
+    return code & 0xFF in {_CORRUPT, _NO_DATABASE}
 
 
 def _nearest(
