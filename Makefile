@@ -1,5 +1,5 @@
 # make demo   sets all up and runs the main job on real input
-# make test   sets all up and runs every test
+# make test   sets all up and runs every test; compiles hnswlib for its ranker's, about a minute once, if there is a compiler
 # make fuzz   looks for faults with random sources, filters and scripts, for FUZZ_SECONDS (600 unless said)
 # make test-postgres-other   the store for PostgreSQL once more: on another version, and set otherwise; takes minutes
 # make lint   what CI checks besides: ruff and mypy
