@@ -1,5 +1,5 @@
 # make demo   sets all up and runs the main job on real input
-# make test   sets all up and runs every test
+# make test   sets all up and runs every test; compiles hnswlib for its ranker's, about a minute once, if there is a compiler
 # make fuzz   looks for faults with random sources, filters and scripts, for FUZZ_SECONDS (600 unless said)
 # make test-postgres-other   the store for PostgreSQL once more: on another version, and set otherwise; takes minutes
 # make lint   what CI checks besides: ruff and mypy
@@ -21,7 +21,7 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 demo: $(VENV)/demo.installed
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/dev.installed
+test: $(VENV)/dev.installed $(VENV)/hnswlib.tried
 	$(BIN)/python -m pytest
 
 FUZZ_SECONDS ?= 600
@@ -65,6 +65,13 @@ $(VENV)/demo.installed: pyproject.toml | $(VENV)
 $(VENV)/dev.installed: pyproject.toml | $(VENV)
 	$(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/demo.installed
+
+# hnswlib has no wheels. Where it cannot be compiled, its tests are skipped: nothing else waits for it.
+$(VENV)/hnswlib.tried: $(VENV)/dev.installed
+	@if ! command -v c++ >/dev/null && ! command -v g++ >/dev/null && ! command -v clang++ >/dev/null; then \
+		echo 'hnswlib is not tried, as there is no C++ compiler: the tests of HnswRanker are skipped'; \
+	elif $(PIP) 'hnswlib>=0.8' >$(VENV)/hnswlib.log 2>&1; then touch $@; \
+	else echo 'hnswlib could not be compiled (see $(VENV)/hnswlib.log): the tests of HnswRanker are skipped'; touch $@; fi
 
 $(VENV)/bench.installed: pyproject.toml | $(VENV)
 	$(PIP) --editable '.[dev,benchmarks]'

@@ -2,7 +2,8 @@
 
 Every ranker in a process of its own, plugged into the same library; searches go through `Library.search` with
 `mode="dense"`, embedding the query left out. Times are medians in milliseconds; recall@10 is against a store that
-compares everything. What is built counts from an empty ranker to one that is owed nothing. Extras of the benchmark:
+compares everything. What is built counts from an empty ranker to one that is owed nothing; one that takes longer than
+`--patience` minutes for it is given up. Extras of the benchmark:
 `pip install "stackroom[sqlite-vec,faiss,hnswlib,usearch]"`; rankers whose package is missing are left out.
 """
 
@@ -16,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -37,18 +39,22 @@ RANKERS: dict[str, Any] = {
     "UsearchRanker": UsearchRanker,
     "SqliteVecRanker": SqliteVecRanker,
 }
-LONGEST = 3_600.0
+LONGEST = 36_000.0
+GIVEN_UP = 3
 
 
-def measure(corpus: Corpus, directory: Path, name: str) -> dict[str, Any]:
-    """Measure one ranker, or the search that is built in."""
+def measure(corpus: Corpus, directory: Path, name: str, patience: float) -> dict[str, Any]:
+    """Measure one ranker, or the search that is built in. Ends the process when it is not built in time."""
     make = RANKERS[name]
     embedder = GivenVectors()
     ranker = None if make is None else make()
     before = anonymous_memory()
     store = EmbeddedStore(directory, ranker, ranker_timeout=LONGEST)
+    giving_up = threading.Timer(60 * patience, lambda: os._exit(GIVEN_UP))
+    giving_up.start()
     begin = time.perf_counter()
     owed = store.sync_ranker().owed
+    giving_up.cancel()
     results: dict[str, Any] = {"build s": time.perf_counter() - begin, "owed": owed, "rows": {}}
     library = Library(store, COLLECTION, embedder)
     results["memory MB"] = anonymous_memory() - before
@@ -102,12 +108,17 @@ def shown(found: dict[str, dict[str, Any]]) -> None:
         cells = " | ".join(f"{row['p50 ms']:.2f}" for row in rows)
         least = min(row["recall@10"] for row in rows)
         print(f"| {name} | {results['build s']:.1f} | {results['memory MB']:.0f} | {cells} | {least:.3f} |")
-    for name, results in found.items():
-        print(
-            f"\n## {name}: owed {results['owed']}, memory after searches {results['memory after searches MB']:.0f} MB"
-        )
-        for share, row in results["rows"].items():
-            print(f"  {share:8} " + "  ".join(f"{key} {value:.3f}" for key, value in row.items()))
+
+
+def shown_one(name: str, results: dict[str, Any]) -> None:
+    """Print what was measured of one ranker."""
+    print(
+        f"\n## {name}: built in {results['build s']:.1f} s, owed {results['owed']},"
+        f" memory {results['memory MB']:.0f} MB, after searches {results['memory after searches MB']:.0f} MB"
+    )
+    for share, row in results["rows"].items():
+        print(f"  {share:8} " + "  ".join(f"{key} {value:.3f}" for key, value in row.items()))
+    sys.stdout.flush()
 
 
 def main() -> None:
@@ -116,25 +127,31 @@ def main() -> None:
     parser.add_argument("--passages", type=int, default=100_000)
     parser.add_argument("--directory", type=Path, help="keep the library here and use it again")
     parser.add_argument("--rankers", nargs="*", default=[*RANKERS], choices=[*RANKERS])
+    parser.add_argument("--patience", type=float, default=40.0, help="minutes in which a ranker must be built")
     parser.add_argument("--one", choices=[*RANKERS], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     corpus = Corpus(arguments.passages)
     if arguments.one:
-        print(json.dumps(measure(corpus, arguments.directory, arguments.one)))
+        print(json.dumps(measure(corpus, arguments.directory, arguments.one, arguments.patience)))
         return
     directory = arguments.directory or Path(tempfile.mkdtemp()) / "library"
-    print(f"# {arguments.passages:,} passages, {os.cpu_count()} cores; medians in milliseconds")
+    print(f"# {arguments.passages:,} passages, {os.cpu_count()} cores; medians in milliseconds", flush=True)
     if not (directory / "library.toml").exists():
         load(corpus, directory)
     found = {}
     for name in arguments.rankers:
         command = [sys.executable, __file__, "--passages", str(arguments.passages), "--directory", str(directory)]
+        command += ["--patience", str(arguments.patience)]
         done = subprocess.run([*command, "--one", name], stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode:
-            print(f"{name} could not be measured")
+        if done.returncode == GIVEN_UP:
+            print(f"\n## {name}: not built within {arguments.patience:g} minutes", flush=True)
+        elif done.returncode:
+            print(f"\n## {name}: could not be measured", flush=True)
         else:
             found[name] = json.loads(done.stdout)
-    shown(found)
+            shown_one(name, found[name])
+    if found:
+        shown(found)
     if not arguments.directory:
         shutil.rmtree(directory.parent)
 

@@ -10,12 +10,14 @@ import threading
 import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
+from stackroom._commits import hearing_of_the_commit
 from stackroom._errors import Conflict
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
     from stackroom.stores import VectorStore
 
@@ -31,7 +33,10 @@ class Claim:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Claims:
-    """The claims on one collection. Writes of a tenant share; a removal there runs alone. Tenants never wait."""
+    """The claims on one collection. Writes of a tenant share; a removal there runs alone. Tenants never wait.
+
+    Either ends when the store says that it has committed: nobody waits for what the store does then.
+    """
 
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _held: set[Claim] = field(default_factory=set)
@@ -68,14 +73,15 @@ class Claims:
             if any(claim.is_revoked for claim in claims):
                 raise Conflict("this source was removed while its new version was being embedded; nothing was written")
             self._writing[tenant_id] = self._writing.get(tenant_id, 0) + 1
-        try:
+        with _ending_at_the_commit(partial(self._has_written, tenant_id)):
             yield
-        finally:
-            with self._changed:
-                self._writing[tenant_id] -= 1
-                if not self._writing[tenant_id]:
-                    del self._writing[tenant_id]
-                self._changed.notify_all()
+
+    def _has_written(self, tenant_id: str) -> None:
+        with self._changed:
+            self._writing[tenant_id] -= 1
+            if not self._writing[tenant_id]:
+                del self._writing[tenant_id]
+            self._changed.notify_all()
 
     @contextmanager
     def removing(self, tenant_id: str, source_id: str | None = None) -> Iterator[None]:
@@ -84,15 +90,32 @@ class Claims:
             self._changed.wait_for(lambda: tenant_id not in self._removing)
             self._removing.add(tenant_id)
             self._changed.wait_for(lambda: tenant_id not in self._writing)
-        try:
+        with _ending_at_the_commit(partial(self._has_removed, tenant_id, source_id)):
             yield
-        finally:
-            with self._changed:
-                for claim in self._held:
-                    if claim.tenant_id == tenant_id and source_id in (None, claim.source_id):
-                        claim.is_revoked = True
-                self._removing.discard(tenant_id)
-                self._changed.notify_all()
+
+    def _has_removed(self, tenant_id: str, source_id: str | None) -> None:
+        with self._changed:
+            for claim in self._held:
+                if claim.tenant_id == tenant_id and source_id in (None, claim.source_id):
+                    claim.is_revoked = True
+            self._removing.discard(tenant_id)
+            self._changed.notify_all()
+
+
+@contextmanager
+def _ending_at_the_commit(end: Callable[[], object]) -> Iterator[None]:
+    """Call `end` once: when the store has committed, as a ranker's hook that it calls then may write, or at the end."""
+    ends = [end]
+
+    def end_once() -> None:
+        if ends:
+            ends.pop()()
+
+    try:
+        with hearing_of_the_commit(end_once):
+            yield
+    finally:
+        end_once()
 
 
 _registry: weakref.WeakValueDictionary[tuple[Hashable, str], Claims] = weakref.WeakValueDictionary()

@@ -10,7 +10,18 @@ from typing import Final
 
 from tests.guards.of_copying import COPYING
 from tests.guards.of_indexing import BULK
+from tests.guards.of_rankers import RANKERS
 from tests.guards.of_stores import THE_STORES
 from tests.guards.of_the_library import EMPTY_LISTS, ONE_EMBEDDER, THE_CHECK, THE_SCOPE, WRITES
 
-GUARDS: Final = (*THE_SCOPE, *EMPTY_LISTS, *THE_CHECK, *WRITES, *ONE_EMBEDDER, *THE_STORES, *BULK, *COPYING)
+GUARDS: Final = (
+    *THE_SCOPE,
+    *EMPTY_LISTS,
+    *THE_CHECK,
+    *WRITES,
+    *ONE_EMBEDDER,
+    *THE_STORES,
+    *BULK,
+    *RANKERS,
+    *COPYING,
+)

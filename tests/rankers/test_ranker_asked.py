@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from tests.rankers.conftest import OWN, SCOPE, Open, codes, found, source, store
 from tests.rankers.doubles import Answering, HonestRanker
 
 from stackroom import CapabilityError, Library, Scope
+from stackroom._model import Mode
 from stackroom.filters import Eq
 from stackroom.rankers import VectorRanker
 from stackroom.stores import CollectionSpec, EmbeddedStore
@@ -32,30 +34,51 @@ def test_an_honest_ranker_is_asked_once_with_all_that_is_allowed(three: Open) ->
     assert codes(library) == []
 
 
+@pytest.mark.parametrize("mode", ["dense", "hybrid"])
 @pytest.mark.parametrize(("top_k", "limit"), [(1, 50), (10, 50), (20, 60)])
 def test_listed_candidates_are_asked_for_as_many_as_a_leg_holds(
-    opened: Open, embedder: RecordingEmbedder, top_k: int, limit: int
+    opened: Open, embedder: RecordingEmbedder, top_k: int, limit: int, mode: Mode
 ) -> None:
     ranker = HonestRanker()
     library = opened(ranker)
-    many(library, 70)
+    library.index_source(source("s", *[f"text {place}" for place in range(200)]))
     embedder.vectors["text 1"] = [0.0, 0.0, 1.0]
-    library.search("text 1", scope=SCOPE, mode="dense", top_k=top_k)
-    assert ranker.asked[0]["limit"] == limit
-    assert len(ranker.asked[0]["candidate_ids"]) == 70
+    library.search("text 1", scope=SCOPE, mode=mode, top_k=top_k)
+    assert [asked["limit"] for asked in ranker.asked] == [limit]
+    assert len(ranker.asked[0]["candidate_ids"]) == 200
 
 
+def test_what_has_expired_is_no_candidate(three: Open) -> None:
+    ranker = HonestRanker()
+    library = three(ranker)
+    library.index_source(source("b", "car vehicle", expires_at=datetime(2000, 1, 1, tzinfo=UTC)))
+    assert found(library) == [("a", 1.0), ("c", 0.6)]
+    assert sorted(ranker.asked[0]["candidate_ids"]) == ["a#0", "c#0"]
+
+
+@pytest.mark.parametrize("mode", ["dense", "hybrid"])
+@pytest.mark.parametrize(
+    ("allowed", "all_of_them", "bounds", "limit"),
+    [
+        pytest.param(500, 1000, {"max_candidates": 100}, 150, id="1.5 · 50 · 1000 / 500"),
+        pytest.param(170, 400, {"max_candidates": 20}, 177, id="1.5 · 50 · 400 / 170, rounded up"),
+        pytest.param(390, 400, {"max_candidates": 20}, 100, id="2 · 50"),
+        pytest.param(30, 400, {"max_candidates": 20}, 400, id="the whole tenant"),
+        pytest.param(30, 400, {"max_candidates": 20, "max_limit": 120}, 120, id="max_limit"),
+        pytest.param(100, 400, {"max_candidates": 100}, 50, id="listed"),
+        pytest.param(100, 400, {"max_candidates": 100, "max_limit": 7}, 7, id="listed, max_limit"),
+    ],
+)
 def test_unlisted_candidates_are_asked_for_by_their_share_of_the_tenant(
-    opened: Open,
+    opened: Open, allowed: int, all_of_them: int, bounds: dict[str, Any], limit: int, mode: Mode
 ) -> None:
-    ranker = HonestRanker(max_candidates=20)
+    ranker = HonestRanker(**bounds)
     library = opened(ranker)
-    texts = [f"text {place}" for place in range(50)]
-    for number in range(8):
-        library.index_source(source(f"s{number}", *texts, acl_groups=["g"] if number % 2 else ["h"]))
-    assert len(library.search("text 1", scope=SCOPE, mode="dense", top_k=10)) == 10
-    assert ranker.asked[0]["candidate_ids"] is None
-    assert ranker.asked[0]["limit"] == 150  # 1.5 · 50 · 400 / 200
+    for name, group, number in (("seen", "g", allowed), ("unseen", "h", all_of_them - allowed)):
+        library.index_source(source(name, *[f"text {place}" for place in range(number)], acl_groups=[group]))
+    assert len(library.search("text 1", scope=SCOPE, mode=mode, top_k=10)) == 10
+    assert (ranker.asked[0]["candidate_ids"] is None) is (allowed > bounds["max_candidates"])
+    assert ranker.asked[0]["limit"] == limit
 
 
 def test_a_tenant_that_is_smaller_than_twice_the_leg_is_asked_for_whole(opened: Open) -> None:

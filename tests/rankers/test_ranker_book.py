@@ -9,7 +9,7 @@ from stackroom.stores.embedded._book import PATTERN, Book, Noted
 
 
 def struck_off(book: Book) -> None:
-    book.strike_off(book.owed(0, 1_000_000, with_tried=True))
+    book.strike_off(book.owed(0, 1_000_000, tried_until=0))
 
 
 def test_pieces_that_sqlite_leaves_behind_are_erased_at_closing(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.library.doubles import in_thread
 from tests.rankers.conftest import OWN, SCOPE, Open, codes, found
 from tests.rankers.doubles import Answering, HonestRanker, generated, raising
 
@@ -286,6 +287,18 @@ def test_reading_the_answer_counts_as_the_call(three: Open, waits: Waits) -> Non
 
     library = three(Answering(slow), ranker_timeout=0.05)
     assert "TimeoutError" in library.search("apple", scope=SCOPE, mode="dense").notes[0].message
+
+
+def test_a_score_that_takes_for_ever_to_become_a_number_counts_as_the_call(three: Open, waits: Waits) -> None:
+    class Hangs(float):
+        def __float__(self) -> float:
+            assert waits.may_go.wait(20)
+            return 1.0
+
+    library = three(Answering(lambda honest: [(item.id, Hangs(item.score)) for item in honest]), ranker_timeout=0.05)
+    answer = in_thread(lambda: library.search("apple", scope=SCOPE, mode="dense"))
+    assert [(hit.source_id, round(hit.score, 6)) for hit in answer] == OWN
+    assert "TimeoutError" in answer.notes[0].message
 
 
 def test_while_four_calls_have_not_returned_no_further_one_is_begun(three: Open, waits: Waits) -> None:

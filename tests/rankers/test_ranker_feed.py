@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.library.doubles import in_thread
 from tests.rankers.conftest import OWN, SCOPE, THREE, Open, found, health, rebuild, source, sync
 from tests.rankers.doubles import VECTORS, HandClock, HonestRanker, RefusingRanker, Vector
 
 from stackroom import EmbedderError, Library
 from stackroom.rankers import RankerHealth, _calls
-from stackroom.stores.embedded._turns import Turn
 
 # What it is told
 
@@ -338,18 +336,6 @@ def test_a_call_that_returns_late_is_made_once_more_for_another_may_have_overtak
     assert ranker.holds()["slow#0"] == [0.0, 1.0, 0.0]
 
 
-def test_nobody_waits_for_a_call_that_was_given_up() -> None:
-    turn = Turn()
-    assert turn.take(0)
-    turn.begin_calls()
-    assert turn.leave()
-    turn.give_back()
-    assert not in_thread(lambda: turn.take(60))
-    assert turn.end_calls()
-    turn.end_late()
-    assert turn.take(0)
-
-
 def test_an_interrupted_writer_leaves_the_call_behind_and_the_rest_owed(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -379,20 +365,6 @@ def test_an_interrupted_writer_leaves_the_call_behind_and_the_rest_owed(
         tries -= 1
     assert set(ranker.holds()) == {"first#0", "slow#0", "slow#1"}
     assert health(library).owed == 0
-
-
-def test_a_hook_may_even_write_to_its_tenant(opened: Open) -> None:
-    class Writes(HonestRanker):
-        def on_embedding_persisted(self, *, tenant_id: str, passage_id: str, vector: Vector | None) -> None:
-            super().on_embedding_persisted(tenant_id=tenant_id, passage_id=passage_id, vector=vector)
-            if passage_id == "first#0":
-                library.index_source(source("second", "car vehicle"))
-
-    ranker = Writes()
-    library = opened(ranker, ranker_timeout=None)
-    in_thread(lambda: library.index_source(source("first", "apple fruit")))
-    assert sync(library).owed == 0
-    assert set(ranker.holds()) == {"first#0", "second#0"}
 
 
 def test_a_failing_hook_is_logged_by_its_kind_alone(opened: Open, caplog: pytest.LogCaptureFixture) -> None:

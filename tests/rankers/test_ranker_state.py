@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +12,12 @@ from tests.library.doubles import in_thread
 from tests.rankers.conftest import OWN, SCOPE, Open, codes, found, health, rebuild, source, store_of, sync
 from tests.rankers.doubles import HonestRanker, NeverForgets, RefusingRanker, Vector
 
-from stackroom import Conflict, Library, Source
+from stackroom import Conflict, Library, Source, StoreError
 from stackroom.filters import Eq
 from stackroom.rankers import RankerHealth
 from stackroom.stores import CollectionSpec, Record
 from stackroom.stores.embedded import _writes
+from stackroom.stores.embedded._book import file_name
 
 # Plugged in later, and what outlives the process
 
@@ -341,6 +343,60 @@ def test_the_doctor_tells_what_is_owed(three: Open, opened: Open) -> None:
     library.remove_tenant("t")
     places = {problem.place: problem.what for problem in store_of(opened()).problems()}
     assert places["ledger.db"].startswith("3 passages of removed tenants")
+
+
+def owing_for_ever(three: Open) -> Library:
+    """Leave passages owed to a ranker "lost" in a shard and in the ledger; open the library without it."""
+    library = three(NeverForgets(RefusingRanker("*", durable_id="lost")))
+    library.index_source(source("gone", "apple fruit", "car vehicle", tenant="u"))
+    library.remove_tenant("u")
+    return three()
+
+
+def test_the_doctor_names_each_ranker_that_is_owed_something(three: Open) -> None:
+    library = owing_for_ever(three)
+    book = file_name("lost")
+    told = {problem.place: problem.what for problem in store_of(library).problems()}
+    assert told["ledger.db"].startswith(f"2 passages of removed tenants are owed to a vector ranker ({book})")
+    assert told["1/t"].startswith(f"3 passages are owed to a vector ranker ({book})")
+    assert all("forget_ranker" in what for what in told.values())
+
+
+@pytest.mark.parametrize("name", ["lost", file_name("lost")])
+def test_a_ranker_that_never_comes_back_can_be_forgotten(three: Open, opened: Open, name: str, tmp_path: Path) -> None:
+    store = store_of(owing_for_ever(three))
+    assert store.forget_ranker("another") == 0
+    assert len(store.problems()) == 2
+    assert store.forget_ranker(name) == 2
+    assert store.problems() == []
+    assert store.forget_ranker(name) == 0
+    assert [*(tmp_path / "library").rglob("ranker-*")] == []
+    ranker = HonestRanker(durable_id="lost")
+    assert sync(opened(ranker)).owed == 0
+    assert sorted(ranker.ids) == ["a#0", "b#0", "c#0"]
+
+
+def test_the_ranker_that_is_plugged_in_is_not_forgotten(three: Open) -> None:
+    store = store_of(three(RefusingRanker("*", durable_id="one")))
+    for name in ("one", file_name("one")):
+        with pytest.raises(StoreError, match="plugged in"):
+            store.forget_ranker(name)
+    assert store.ranker_health().owed == 3
+    assert store_of(three()).forget_ranker("one") == 0
+
+
+@pytest.mark.parametrize("name", ["", None, 7])
+def test_a_ranker_is_forgotten_by_name(three: Open, name: Any) -> None:
+    with pytest.raises(ValueError, match="durable_id"):
+        store_of(three()).forget_ranker(name)
+
+
+def test_a_name_that_is_a_path_forgets_no_file(three: Open, tmp_path: Path) -> None:
+    store = store_of(three())
+    (tmp_path / "library" / "1" / "t" / "ranker-").mkdir()
+    (tmp_path / "ranker-x.db").write_text("not ours")
+    assert store.forget_ranker("ranker-/../../../../ranker-x.db") == 0
+    assert (tmp_path / "ranker-x.db").exists()
 
 
 def test_a_swap_that_conflicts_leaves_the_ranker_as_it_was(three: Open) -> None:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+NOT_BEGUN: Final = Failure("RuntimeError")
+"""There was no thread for a call."""
+
 _IDLE_THREADS: Final = 4
 """Threads kept for the next calls; more are made while more run at once."""
 
@@ -67,8 +70,13 @@ class Calls:
         call = Call(work, copy_context())
         if self.timeout is None:
             call.run()
-        elif not self._finished_in_time(call, self.timeout):
-            return TIMED_OUT
+        else:
+            try:
+                worker = self._worker()
+            except RuntimeError:  # the system has no more threads
+                return NOT_BEGUN
+            if not self._finished_in_time(call, worker, self.timeout):
+                return TIMED_OUT
         raised, call.raised = call.raised, None
         if raised is None:
             return call.result  # type: ignore[return-value] # there, when nothing was raised
@@ -76,8 +84,7 @@ class Calls:
             raise raised
         return Failure(kind_of(raised), raised if keeps_cause else None)
 
-    def _finished_in_time(self, call: Call[T], timeout: float) -> bool:
-        worker = self._worker()
+    def _finished_in_time(self, call: Call[T], worker: SimpleQueue[Call[object] | None], timeout: float) -> bool:
         try:
             worker.put(call)  # type: ignore[arg-type] # what it answers is the caller's business
             while not call.is_done.wait(max(0.0, call.began + timeout - monotonic())):

@@ -1,7 +1,8 @@
 """One index a tenant, under ids: what the rankers share whose index knows but numbers.
 
 Held in memory, saved at closing. A directory that was closed cleanly is loaded; one that was not begins a state with a
-new name, as what was told since the last saving is lost: so the store feeds all again.
+new name, as what was told since the last saving is lost: so the store feeds all again. So does one that is torn, which
+is put aside: no file is handed to an index that is not, byte for byte, what was saved.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from stackroom.rankers._protocol import Ranked
+from stackroom.rankers._torn import TornFile, checksum, put_aside
 
 if TYPE_CHECKING:
     import os
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _STATE: Final = "state.json"
+_FILES: Final = "*.index*"
+
+_TORN: Final = (TornFile, FileNotFoundError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, EOFError)
+"""What comes of reading a state that is torn, or was saved by another version."""
 
 
 class NearestIndex(Protocol):
@@ -112,12 +118,22 @@ class TenantIndexes:
         mark = path / _STATE
         if not mark.exists():
             return uuid.uuid4().hex
-        saved = json.loads(mark.read_text(encoding="utf-8"))
+        try:
+            name = self._loaded(path, json.loads(mark.read_text(encoding="utf-8")))
+        except _TORN:
+            self._tenants.clear()
+            put_aside([mark, *path.glob(_FILES)], path / "bad")
+            return uuid.uuid4().hex
+        mark.unlink()
+        return name
+
+    def _loaded(self, path: Path, saved: dict[str, Any]) -> str:
+        if any(checksum(path / name) != expected for name, expected in saved["files"].items()):
+            raise TornFile
         for one in saved["tenants"]:
             index = self._make(one["dimension"], path / one["file"])
             ids = {label: passage_id for passage_id, label in one["labels"].items()}
             self._tenants[one["tenant"]] = _Tenant(index, one["dimension"], one["labels"], ids, one["next_label"])
-        mark.unlink()
         return str(saved["id"])
 
     def rank(
@@ -159,7 +175,7 @@ class TenantIndexes:
             self._tenants.clear()
 
     def _save(self, path: Path) -> None:
-        old = set(path.glob("*.index*"))
+        old = set(path.glob(_FILES))
         token = uuid.uuid4().hex
         saved = []
         for number, (tenant_id, tenant) in enumerate(self._tenants.items()):
@@ -175,7 +191,8 @@ class TenantIndexes:
                 }
             )
         fresh = path / f"{_STATE}.new"
-        fresh.write_text(json.dumps({"id": self.durable_id, "tenants": saved}), encoding="utf-8")
+        files = {file.name: checksum(file) for file in path.glob(f"{token}{_FILES}")}
+        fresh.write_text(json.dumps({"id": self.durable_id, "tenants": saved, "files": files}), encoding="utf-8")
         fresh.replace(path / _STATE)
         for file in old:
             file.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,6 +27,13 @@ Locate: TypeAlias = "Callable[[str], int | Place]"
 """Says which row an id is, or why it is none that may be answered."""
 
 
+class Item(NamedTuple):
+    """What an item of an answer says: an id, and a finite score or None."""
+
+    id: str
+    score: float | None
+
+
 @dataclass(slots=True)
 class Judged:
     """The rows that a ranker named validly, in its order, and what was dropped of its answer, by reason."""
@@ -35,31 +42,35 @@ class Judged:
     dropped: Counter[str] = field(default_factory=Counter)
     has_odd_scores: bool = False
 
-    def judge(self, items: Iterable[object], locate: Locate) -> None:
-        """Judge further items."""
+    def judge(self, items: Iterable[Item | None], locate: Locate) -> None:
+        """Judge further items, as `read_item` has read them."""
         for item in items:
             reason = self._reason(item, locate)
             if reason is not None:
                 self.dropped[reason] += 1
 
-    def _reason(self, item: object, locate: Locate) -> str | None:
+    def _reason(self, item: Item | None, locate: Locate) -> str | None:
         """Keep an item, or return why it is dropped; None too for one that is skipped as is normal."""
-        pair = _pair(item)
-        if pair is None:
+        if item is None:
             return "malformed"
-        row = locate(pair[0])
+        row = locate(item.id)
         if row is Place.OUT_OF_SCOPE:
             return None
         if row in self.rows:
             return "duplicate"
         if row is Place.UNKNOWN:
             return "unknown"
-        score = _number(pair[1])
-        if score is None:
+        if item.score is None:
             return "score"
         self.rows[row] = None
-        self.has_odd_scores |= abs(score) > _LARGEST
+        self.has_odd_scores |= abs(item.score) > _LARGEST
         return None
+
+
+def read_item(item: object) -> Item | None:
+    """Read what a ranker gave, None for no pair. A score may be an object that takes its time."""
+    pair = _pair(item)
+    return None if pair is None else Item(pair[0], _number(pair[1]))
 
 
 def _pair(item: object) -> tuple[str, object] | None:

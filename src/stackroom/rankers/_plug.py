@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
 from stackroom.rankers._calls import Calls
 from stackroom.rankers._failures import Failure, kind_of, log
+from stackroom.rankers._judging import read_item
 from stackroom.rankers._protocol import RankerFallback, VectorRanker
 from stackroom.text._arguments import require_size
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from stackroom.rankers._calls import Call
+    from stackroom.rankers._judging import Item
     from stackroom.rankers._protocol import RanksPassages
 
 Policy: TypeAlias = Literal["exact", "lexical", "empty", "raise"]
@@ -35,7 +37,7 @@ _DEFAULT_MOST: Final = 10_000
 class Answered:
     """What was read of a ranker's answer, and how much there was beyond, as far as that can be known unread."""
 
-    items: list[object]
+    items: list[Item | None]
     unread: int
 
 
@@ -151,7 +153,7 @@ def refuse_coroutine(answer: Any) -> None:
 def _read(answer: Iterable[object], bound: int) -> Answered:
     refuse_coroutine(answer)
     iterator = iter(answer)
-    items = list(islice(iterator, bound))
+    items = [read_item(item) for item in islice(iterator, bound)]
     unread = max(0, len(answer) - bound) if isinstance(answer, Sized) else int(len(items) == bound)
     if inspect.isgenerator(iterator):
         _close(iterator)

@@ -41,7 +41,7 @@ pytest.register_assert_rewrite(
                 "_scans",
                 "_threads",
             ),
-            *("_shelf", "_updates", "_conformance", "_rankers"),
+            *("_shelf", "_updates", "_conformance", "_asking_rankers", "_ranker_writes", "_rankers"),
         )
     )
 )

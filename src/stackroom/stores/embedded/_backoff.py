@@ -35,27 +35,25 @@ def earliest(moments: Iterable[int | None]) -> datetime | None:
     return _EPOCH + timedelta(microseconds=min(there)) if there else None
 
 
-def newest_error(standings: Sequence[Standing], wait: Wait) -> str | None:
+def newest_error(tries: Sequence[Standing | Wait]) -> str | None:
     """Return the kind of the failure after which the next try is latest: the newest, as far as can be told."""
-    failed = [(standing.next_try or 0, standing.last_error) for standing in standings if standing.last_error]
-    if wait.last_error:
-        failed.append((wait.until or 0, wait.last_error))
+    failed = [(one.next_try or 0, one.last_error) for one in tries if one.last_error]
     return max(failed)[1] if failed else None
 
 
 @dataclass(slots=True)
 class Wait:
-    """How tries to deliver have gone, and when the next one is due."""
+    """How tries to deliver what is owed of a tenant that is gone went, and when the next one is due."""
 
     failures: int = 0
     last_error: str | None = None
-    since: int | None = None
-    until: int | None = None
+    owed_since: int | None = None
+    next_try: int | None = None
     level: int = 0
 
     def is_over(self, now: int) -> bool:
         """Tell whether it is time to try again."""
-        return self.until is None or now >= self.until
+        return self.next_try is None or now >= self.next_try
 
     def hear(self, report: Report, now: int) -> None:
         """Take in how calls went."""
@@ -64,6 +62,7 @@ class Wait:
         failed = [kind for kind in report.outcomes if kind is not None]
         if failed:
             self.level += 1
-            self.last_error, self.since, self.until = failed[-1], self.since or now, now + wait_of(self.level)
+            self.last_error, self.owed_since = failed[-1], self.owed_since or now
+            self.next_try = now + wait_of(self.level)
         elif report.outcomes:
-            self.failures, self.last_error, self.since, self.until, self.level = 0, None, None, None, 0
+            self.failures, self.last_error, self.owed_since, self.next_try, self.level = 0, None, None, None, 0

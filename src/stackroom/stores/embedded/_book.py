@@ -7,6 +7,7 @@ kill interrupts comes again. A ranker whose state dies with the process has its 
 from __future__ import annotations
 
 import hashlib
+import re
 import sqlite3
 import threading
 from contextlib import contextmanager, suppress
@@ -22,9 +23,12 @@ Pair: TypeAlias = tuple[str, int]
 """A source's id and a passage's index."""
 
 PATTERN: Final = "ranker-*.db"
+_NAME: Final = re.compile("ranker-[0-9a-f]{16}\\.db")
 
 _KEPT: Final = 4
 """Books of so many states of a ranker are kept beside a shard; an older state is fed anew."""
+
+_VERSION: Final = 2
 
 _TABLES: Final = """
 CREATE TABLE feed (
@@ -40,7 +44,8 @@ CREATE TABLE feed (
     last_error TEXT,
     owed_since INTEGER,                     -- microseconds since 1970, UTC; the next likewise
     next_try INTEGER,
-    level INTEGER NOT NULL DEFAULT 0        -- how often a retry has failed
+    level INTEGER NOT NULL DEFAULT 0,       -- how often a retry has failed
+    in_row INTEGER NOT NULL DEFAULT 0       -- so many passages in a row failed when they were told for the first time
 );
 CREATE TABLE told (
     source INTEGER PRIMARY KEY,             -- its number: its passages were noted
@@ -85,6 +90,7 @@ class Standing(NamedTuple):
     owed_since: int | None
     next_try: int | None
     level: int
+    in_row: int
 
 
 _STANDING: Final = f"SELECT {', '.join(Standing._fields)} FROM feed"  # noqa: S608 - our own names
@@ -96,11 +102,15 @@ class Owed(NamedTuple):
     sequence: int
     source_id: str
     place: int
+    was_tried: bool = False
 
     @property
     def passage_id(self) -> str:
         """The passage's id."""
         return f"{self.source_id}#{self.place}"
+
+
+_OWED: Final = "SELECT sequence, source_id, place, was_tried FROM owed"
 
 
 class Book:
@@ -121,19 +131,27 @@ class Book:
             _drop_oldest(directory)
 
     def _make(self, durable_id: str | None, *, forgets: bool) -> None:
-        if self._connection.execute("PRAGMA user_version").fetchone()[0]:
-            self._connection.execute("UPDATE feed SET forgets = ? WHERE forgets != ?", (forgets, forgets))
-            return
+        if self._version != _VERSION:
+            self._make_tables(durable_id, forgets=forgets)
+        self._connection.execute("UPDATE feed SET forgets = ? WHERE forgets != ?", (forgets, forgets))
+
+    def _make_tables(self, durable_id: str | None, *, forgets: bool) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
-        if not self._connection.execute("PRAGMA user_version").fetchone()[0]:
+        if self._version == 1:
+            self._connection.execute("ALTER TABLE feed ADD COLUMN in_row INTEGER NOT NULL DEFAULT 0")
+        elif not self._version:
             for statement in _TABLES.split(";\n"):
                 self._connection.execute(statement)
             self._connection.execute(
                 "INSERT INTO feed (one, durable_id, tenant, forgets, is_due) VALUES (1, ?, ?, ?, ?)",
                 (durable_id, self.tenant_id, forgets, forgets),
             )
-            self._connection.execute("PRAGMA user_version = 1")
+        self._connection.execute(f"PRAGMA user_version = {_VERSION}")
         self._connection.execute("COMMIT")
+
+    @property
+    def _version(self) -> int:
+        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
 
     # Turns: one process at a time delivers from a book
 
@@ -173,12 +191,25 @@ class Book:
             owed = self._connection.execute("SELECT source_id, place FROM owed LIMIT ?", (most,)).fetchall()
             return self.standing, owed
 
-    def owed(self, after: int, number: int, *, with_tried: bool) -> list[Owed]:
-        """Return the next passages owed, in order; those that were tried before only when that is asked."""
-        query = "SELECT sequence, source_id, place FROM owed WHERE sequence > ? AND was_tried <= ? ORDER BY sequence"
+    def owed(self, after: int, number: int, *, tried_until: int) -> list[Owed]:
+        """Return the next passages owed, in order; of those that were tried before, the ones up to a place."""
         with self._mutex:
-            found = self._connection.execute(f"{query} LIMIT ?", (after, with_tried, number)).fetchall()
+            found = self._connection.execute(
+                f"{_OWED} WHERE sequence > ? AND (was_tried = 0 OR sequence <= ?) ORDER BY sequence LIMIT ?",
+                (after, tried_until, number),
+            ).fetchall()
         return [Owed(*row) for row in found]
+
+    def newest(self) -> int:
+        """Return the last passage's place in the order."""
+        with self._mutex:
+            return int(self._connection.execute("SELECT coalesce(max(sequence), 0) FROM owed").fetchone()[0])
+
+    def next_to_try(self) -> Owed | None:
+        """Return the passage owed for longest of those that were never tried, else of those that were."""
+        with self._mutex:
+            found = self._connection.execute(f"{_OWED} ORDER BY was_tried, sequence LIMIT 1").fetchone()
+        return None if found is None else Owed(*found)
 
     def told(self) -> list[Noted]:
         """Return the sources that were noted, in the order of their numbers."""
@@ -228,12 +259,14 @@ class Book:
                 "DELETE FROM owed WHERE sequence = ?", [(owed.sequence,) for owed in delivered]
             )
 
-    def mark_tried(self, failed: Iterable[Owed]) -> None:
-        """Note that passages failed: they wait for a retry."""
+    def stand_back(self, failed: Iterable[Owed]) -> None:
+        """Put passages that failed behind the others: they wait for a retry, and no other waits for them."""
         with self._mutex:
-            self._connection.executemany(
-                "UPDATE owed SET was_tried = 1 WHERE sequence = ?", [(owed.sequence,) for owed in failed]
-            )
+            for owed in failed:
+                for pair in self._connection.execute(
+                    "DELETE FROM owed WHERE sequence = ? RETURNING source_id, place", (owed.sequence,)
+                ).fetchall():
+                    self._connection.execute("INSERT INTO owed (source_id, place, was_tried) VALUES (?, ?, 1)", pair)
 
     def owe_again(self, late: Owed) -> None:
         """Note that a call that had been given up has returned, at whatever moment: what it told may be overtaken."""
@@ -280,13 +313,25 @@ def file_name(durable_id: str) -> str:
     return f"ranker-{hashlib.blake2b(durable_id.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}.db"
 
 
+def names_of(state: object) -> set[str]:
+    """Return the names that books of a state may have, given its `durable_id` or such a name; else ValueError."""
+    if not isinstance(state, str) or not state:
+        raise ValueError("name the ranker by its durable_id, or as `stackroom doctor` shows it")
+    return {file_name(state)} | ({state} if _NAME.fullmatch(state) else set())
+
+
 def _drop_oldest(directory: Path) -> None:
     """Drop the books of states that were not fed for longest."""
     with suppress(OSError):
         books = sorted(directory.glob(PATTERN), key=lambda path: path.stat().st_mtime_ns, reverse=True)
         for old in books[_KEPT:]:
-            for suffix in ("", "-wal", "-shm"):
-                old.with_name(old.name + suffix).unlink(missing_ok=True)
+            drop_book(old)
+
+
+def drop_book(file: Path) -> None:
+    """Take a book away, if it is there."""
+    for suffix in ("", "-wal", "-shm"):
+        file.with_name(file.name + suffix).unlink(missing_ok=True)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ class Departures:
         self._hooks = hooks
         self._ledger = Ledger(directory, plug.durable_id)
         self._known: dict[str, int] | None = None
-        self.wait = Wait()
+        self._waits: dict[str, Wait] = {}
 
     def owed(self) -> dict[str, int]:
         """Return the tenants of which something is owed, and how many passages; what other processes did included."""
@@ -39,6 +39,14 @@ class Departures:
     def tenants(self) -> Iterable[str]:
         """Return the tenants of which something is owed, as far as was last looked."""
         return self.owed() if self._known is None else self._known
+
+    def wait_of(self, tenant_id: str) -> Wait:
+        """Return how tries to deliver what is owed of a tenant went."""
+        return self._waits.get(tenant_id, Wait())
+
+    def is_time(self, tenant_id: str, now: int) -> bool:
+        """Tell whether what is owed of a tenant may be tried, or tried again."""
+        return self.wait_of(tenant_id).is_over(now)
 
     def note(self, tenant_id: str, ids: Iterable[str]) -> None:
         """Note what the ranker holds of a tenant that went."""
@@ -64,18 +72,28 @@ class Departures:
         return None if self._plug.forget is None else self._plug.forget(tenant_id=tenant_id)
 
     def tell(self, tenant_id: str, entries: list[str], turn: Turn, now: int) -> Report:
-        """Tell that passages went, or a whole tenant; strike off what was delivered."""
+        """Tell that passages went, or a whole tenant; strike off what was delivered, and put behind what failed."""
         report = Report()
         try:
             self._hooks.call(turn, [self._step(tenant_id, entry) for entry in entries], report)
         finally:
-            self.wait.hear(report, now)
-            done = [entry for entry, kind in zip(entries, report.outcomes, strict=False) if kind is None]
+            self._hear(tenant_id, report, now)
+            pairs = list(zip(entries, report.outcomes, strict=False))
+            done = [entry for entry, kind in pairs if kind is None]
             if FORGET in done:
                 done = self.entries(tenant_id)
             if done:
                 self.strike_off(tenant_id, done)
+            failed = [entry for entry, kind in pairs if kind is not None]
+            if failed:
+                self._ledger.stand_back(tenant_id, failed)
         return report
+
+    def _hear(self, tenant_id: str, report: Report, now: int) -> None:
+        wait = self._waits.setdefault(tenant_id, Wait())
+        wait.hear(report, now)
+        if not wait.level:
+            del self._waits[tenant_id]
 
     def _step(self, tenant_id: str, entry: str) -> Callable[[], object]:
         if entry == FORGET or self._plug.hook is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -13,23 +13,24 @@ from stackroom._errors import CapabilityError, StackroomError
 from stackroom.rankers._failures import log
 from stackroom.rankers._protocol import RankerHealth
 from stackroom.stores.embedded import _told
-from stackroom.stores.embedded._backoff import earliest, microseconds, newest_error, wait_of
-from stackroom.stores.embedded._book import Book, Standing
+from stackroom.stores.embedded._backoff import earliest, microseconds, newest_error
+from stackroom.stores.embedded._book import Book, file_name
 from stackroom.stores.embedded._departures import Departures
-from stackroom.stores.embedded._ledger import FORGET
 from stackroom.stores.embedded._names import directory_name
 from stackroom.stores.embedded._ranked import Consultation, Told
+from stackroom.stores.embedded._rounds import Round
 from stackroom.stores.embedded._shard import is_finished, number_of
-from stackroom.stores.embedded._turns import MOST_FAILURES, Hooks, Report
+from stackroom.stores.embedded._turns import Hooks, patience
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import datetime
     from typing import Protocol, TypeAlias, TypeVar
 
     from stackroom.rankers._plug import Plug
     from stackroom.stores._protocol import Record
-    from stackroom.stores.embedded._book import Owed
+    from stackroom.stores.embedded._backoff import Wait
+    from stackroom.stores.embedded._book import Standing
     from stackroom.stores.embedded._directory import Directory, Entry
     from stackroom.stores.embedded._reads import Propose
     from stackroom.stores.embedded._shard import Shard
@@ -49,33 +50,6 @@ _PATIENCE: Final = 30.0
 
 _SIDE: Final = ".side"
 
-_ALL_IS_WELL: Final = (0, None, None, None, 0)
-"""The failures and times of a feed that owes nothing."""
-
-
-@dataclass(slots=True)
-class _Run:
-    """One round of deliveries to one tenant."""
-
-    shard: Shard
-    book: Book
-    turn: Turn
-    standing: Standing
-    retries: bool
-    in_row: int
-    failures: int
-    after: int = 0
-    last_error: str | None = None
-    is_over: bool = False
-
-    def hear(self, report: Report) -> None:
-        """Take in how calls went."""
-        for kind in report.outcomes:
-            self.in_row = 0 if kind is None else self.in_row + 1
-            self.failures = 0 if kind is None else self.failures + 1
-            self.last_error = kind or self.last_error
-        self.is_over |= report.is_left or self.in_row >= MOST_FAILURES
-
 
 class Feed:
     """Tells one store's ranker what it is to know. Without a hook there is nothing to tell but who went."""
@@ -92,6 +66,11 @@ class Feed:
         self._in_use: dict[int, int] = {}
         self._seen: set[int] = set()
         self._name: str | None = None
+
+    @property
+    def book(self) -> str | None:
+        """The name of the book of the ranker's state, None when that dies with the process."""
+        return None if self._plug.durable_id is None else file_name(self._plug.durable_id)
 
     # Which collection it is about
 
@@ -127,7 +106,7 @@ class Feed:
             self._seen.add(shard.number)
             self._forsake(lambda number, book: book.tenant_id == shard.tenant_id and number != shard.number)
             self._departures.look_again()
-            self.catch_up(shard, retries=True, is_forced=True)
+            self.catch_up(shard, is_forced=True)
 
     def written(self, shard: Shard) -> None:
         """Deliver what a write has changed."""
@@ -136,7 +115,7 @@ class Feed:
 
     def sync(self, shard: Shard) -> None:
         """Deliver everything owed now."""
-        self.catch_up(shard, seconds=self._patience, retries=True, is_forced=True)
+        self.catch_up(shard, seconds=self._patience, is_forced=True)
 
     def rebuild(self, shard: Shard) -> None:
         """Let the ranker forget a tenant, then feed every passage again."""
@@ -169,140 +148,52 @@ class Feed:
 
         return asked
 
-    def catch_up(self, shard: Shard, *, seconds: float = 0.0, retries: bool = False, is_forced: bool = False) -> None:
+    def catch_up(self, shard: Shard, *, seconds: float = 0.0, is_forced: bool = False) -> None:
         """Deliver what is owed of a tenant, unless somebody else is at it for longer than `seconds`.
 
-        What was tried before is tried again when `retries`, or when its time has come. No failure is raised.
+        What was tried before is tried again when `is_forced`, or when its time has come. No failure is raised.
         """
         if self._plug.hook is None:
             return
         try:
-            self._with_book(shard, partial(self._catch_up, shard, seconds, retries=retries, is_forced=is_forced))
+            self._with_book(shard, partial(self._catch_up, shard, seconds, is_forced=is_forced))
         except (StackroomError, sqlite3.Error) as error:
             log.warning("a vector ranker could not be fed now (%s); it is at a later call", type(error).__name__)
 
-    def _catch_up(self, shard: Shard, seconds: float, book: Book, *, retries: bool, is_forced: bool) -> None:
+    def _catch_up(self, shard: Shard, seconds: float, book: Book, *, is_forced: bool) -> None:
+        with self._turn(shard, book, seconds) as turn:
+            if turn is not None:
+                Round(
+                    self._plug, self._hooks, self._departures, shard, book, turn, self._now(), is_forced=is_forced
+                ).deliver()
+
+    @contextmanager
+    def _turn(self, shard: Shard, book: Book, seconds: float) -> Iterator[Turn | None]:
+        """Hold the right to deliver to a tenant, in this process and among all; None when it cannot be had in time."""
         turn = self._hooks.turn_of(shard.tenant_id)
         if not turn.take(seconds):
+            yield None
             return
         try:
-            if book.begin_turn(seconds):
-                try:
-                    self._deliver_all(_run(shard, book, turn, self._now(), retries=retries, is_forced=is_forced))
-                finally:
-                    book.end_turn()
+            if not book.begin_turn(patience(seconds)):
+                yield None
+                return
+            try:
+                yield turn
+            finally:
+                book.end_turn()
         finally:
             turn.give_back()
 
-    def _deliver_all(self, run: _Run) -> None:
-        is_paused = run.in_row >= MOST_FAILURES and not run.retries
-        if is_paused:
-            if not run.standing.is_filling:
-                _told.note_news(run.shard, run.book)
-            return
-        try:
-            if self._told_of_departed(run):
-                is_more = True
-                while is_more and not run.is_over:
-                    is_more = _told.note_news(run.shard, run.book)
-                    run.book.keep()
-                    self._deliver(run)
-        finally:
-            self._settle(run)
-
-    def _told_of_departed(self, run: _Run) -> bool:
-        """Deliver first what is owed of an earlier tenant of this name, and a due forgetting; False if that failed."""
-        tenant_id = run.shard.tenant_id
-        entries = self._departures.entries(tenant_id)
-        if run.standing.is_due or FORGET in entries:
-            return self._is_forgotten(run)
-        if entries and (run.retries or self._departures.wait.is_over(self._now())):
-            with run.shard.reading(_told.position_of) as (reader, _):
-                gone = [passage for passage in entries if not _told.holds(reader, passage)]
-            self._departures.strike_off(tenant_id, set(entries) - set(gone))
-            run.hear(self._departures.tell(tenant_id, gone, run.turn, self._now()))
-        return not run.is_over
-
-    def _is_forgotten(self, run: _Run) -> bool:
-        """Let the ranker forget the tenant, when it is time to try, and begin a full feed; False if that failed."""
-        report = Report()
-        try:
-            if run.retries or run.standing.next_try is None:
-                self._departures.forget(run.shard.tenant_id, run.turn, report)
-        finally:
-            run.hear(report)
-            run.is_over |= report.outcomes != [None]
-        if not run.is_over:
-            run.book.clear()
-        return not run.is_over
-
-    def _deliver(self, run: _Run) -> None:
-        """Deliver what is noted as owed, in order."""
-        while not run.is_over:
-            owed = run.book.owed(run.after, _told.AT_A_TIME, with_tried=run.retries)
-            if not owed:
-                return
-            run.after = owed[-1].sequence
-            self._deliver_some(run, owed)
-            if len(owed) == _told.AT_A_TIME:
-                run.book.keep()
-
-    def _deliver_some(self, run: _Run, owed: list[Owed]) -> None:
-        hook = self._plug.hook
-        if hook is None:
-            return
-        vectors = _told.states(run.shard, owed)
-        steps = [
-            partial(hook, tenant_id=run.shard.tenant_id, passage_id=item.passage_id, vector=vector)
-            for item, vector in zip(owed, vectors, strict=True)
-        ]
-        report = Report()
-        try:
-            self._hooks.call(run.turn, steps, report, run.in_row, lambda place: run.book.owe_again(owed[place]))
-        finally:
-            run.hear(report)
-            pairs = list(zip(owed, report.outcomes, strict=False))
-            run.book.strike_off(item for item, kind in pairs if kind is None)
-            run.book.mark_tried(item for item, kind in pairs if kind is not None)
-
-    def _settle(self, run: _Run) -> None:
-        """Note in the book how the round went, and when what failed is tried again."""
-        now, before = self._now(), run.standing
-        after = run.book.standing
-        if not run.book.counted() and not after.is_due and not after.is_filling:
-            if after[4:] != _ALL_IS_WELL:
-                run.book.set(**dict(zip(Standing._fields[4:], _ALL_IS_WELL, strict=True)))
-            return
-        if run.last_error is not None:
-            log.warning("a vector ranker failed with %s when it was told; passages are owed to it", run.last_error)
-        level, next_try = before.level, before.next_try
-        if run.last_error is not None and (next_try is None or run.retries):
-            level += 1
-            next_try = now + wait_of(level)
-        run.book.set(
-            failures=run.failures,
-            last_error=run.last_error or before.last_error,
-            owed_since=before.owed_since or now,
-            next_try=next_try,
-            level=level,
-        )
-
     def _reset(self, shard: Shard) -> None:
         def reset(book: Book) -> None:
-            turn = self._hooks.turn_of(shard.tenant_id)
-            if self._plug.hook is None or not turn.take(self._patience):
-                return
-            try:
-                if book.begin_turn(self._patience):
-                    try:
-                        with shard.reading(_told.position_of) as (reader, _):
-                            book.refill(_told.gone(reader, book), forgets=self._plug.forget is not None)
-                    finally:
-                        book.end_turn()
-            finally:
-                turn.give_back()
+            with self._turn(shard, book, self._patience) as turn:
+                if turn is not None:
+                    with shard.reading(_told.position_of) as (reader, _):
+                        book.refill(_told.gone(reader, book), forgets=self._plug.forget is not None)
 
-        self._with_book(shard, reset)
+        if self._plug.hook is not None:
+            self._with_book(shard, reset)
 
     # Tenants that are gone
 
@@ -358,11 +249,9 @@ class Feed:
         now = self._now()
         if self._plug.hook is None and tenant_id is None:
             return
-        if not (is_forced or self._departures.wait.is_over(now)):
-            return
         try:
             for name in sorted(self._departures.tenants()) if tenant_id is None else [tenant_id]:
-                if self._number_at(name) is None:
+                if (is_forced or self._departures.is_time(name, now)) and self._number_at(name) is None:
                     self._departures.deliver(name, self._patience, now)
         except StackroomError as error:
             log.warning("a vector ranker could not be told who went (%s)", type(error).__name__)
@@ -378,15 +267,15 @@ class Feed:
         tenants = {tenant_id: owed for tenant_id, owed, _ in found if owed}
         for tenant_id, owed in gone.items():
             tenants[tenant_id] = tenants.get(tenant_id, 0) + owed
-        standings = [standing for _, _, standing in found]
-        wait = self._departures.wait
+        tries: list[Standing | Wait] = [standing for _, _, standing in found]
+        tries += [self._departures.wait_of(tenant_id) for tenant_id in gone]
         return RankerHealth(
             self._plug.name,
             sum(tenants.values()),
-            sum(standing.failures for standing in standings) + wait.failures,
-            newest_error(standings, wait) if tenants else None,
-            earliest([*(standing.owed_since for standing in standings), wait.since if gone else None]),
-            earliest([*(standing.next_try for standing in standings), wait.until if gone else None]),
+            sum(one.failures for one in tries),
+            newest_error(tries) if tenants else None,
+            earliest(one.owed_since for one in tries),
+            earliest(one.next_try for one in tries),
             tenants,
         )
 
@@ -400,6 +289,7 @@ class Feed:
 
     @property
     def _patience(self) -> float:
+        """Seconds that a write waits for another's deliveries."""
         return _PATIENCE if self._plug.timeout is None else self._plug.timeout
 
     def _with_book(self, shard: Shard, work: Callable[[Book], T]) -> T:
@@ -442,12 +332,3 @@ class Feed:
             book.close()
         self._departures.close()
         self._hooks.close()
-
-
-def _run(shard: Shard, book: Book, turn: Turn, now: int, *, retries: bool, is_forced: bool) -> _Run:
-    standing = book.standing
-    is_time = retries or (standing.next_try is not None and now >= standing.next_try)
-    in_row = 0 if is_forced else standing.failures
-    if is_time:
-        in_row = min(in_row, MOST_FAILURES - 1)  # one try shows whether it is better
-    return _Run(shard, book, turn, standing, is_time, in_row, standing.failures)

@@ -10,7 +10,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from stackroom.stores.embedded._book import closings
+from stackroom.stores.embedded._book import closings, file_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,11 +34,19 @@ def depart(ledger: sqlite3.Connection, directory: Path) -> None:
         _depart(ledger, closing.durable_id, closing.tenant_id, ids, forgets=closing.forgets)
 
 
-def owed_in(ledger: sqlite3.Connection) -> int:
-    """Return how many passages of tenants that are gone some ranker is owed."""
+def owed_in(ledger: sqlite3.Connection) -> dict[str, int]:
+    """Return how many passages of tenants that are gone each state of a ranker is owed, by its `durable_id`."""
     if not ledger.execute("SELECT 1 FROM sqlite_master WHERE name = 'departed'").fetchone():
-        return 0
-    return int(ledger.execute("SELECT coalesce(sum(passages), 0) FROM departed").fetchone()[0])
+        return {}
+    return dict(ledger.execute("SELECT feed, sum(passages) FROM departed GROUP BY feed ORDER BY feed").fetchall())
+
+
+def strike_off_state(ledger: sqlite3.Connection, book: str) -> int:
+    """Strike off all that a state of a ranker is owed, named as its books are; return how many passages."""
+    owed = {feed: passages for feed, passages in owed_in(ledger).items() if file_name(feed) == book}
+    for feed in owed:
+        ledger.execute("DELETE FROM departed WHERE feed = ?", (feed,))
+    return sum(owed.values())
 
 
 def _depart(ledger: sqlite3.Connection, feed: str, tenant_id: str, ids: set[str], *, forgets: bool) -> None:
@@ -86,10 +94,10 @@ class Ledger:
             )
 
     def entries(self, tenant_id: str) -> list[str]:
-        """Return the passages of a tenant whose going is owed; `FORGET` stands for all."""
+        """Return the passages of a tenant whose going is owed, those that failed last; `FORGET` stands for all."""
         with self._opened() as ledger:
             found = ledger.execute(
-                "SELECT passage FROM departed WHERE feed = ? AND tenant = ? ORDER BY passage", (self._feed, tenant_id)
+                "SELECT passage FROM departed WHERE feed = ? AND tenant = ? ORDER BY rowid", (self._feed, tenant_id)
             )
             return [passage for (passage,) in found]
 
@@ -99,6 +107,15 @@ class Ledger:
             ledger.executemany(
                 "DELETE FROM departed WHERE feed = ? AND tenant = ? AND passage = ?",
                 [(self._feed, tenant_id, passage) for passage in passages],
+            )
+
+    def stand_back(self, tenant_id: str, failed: Iterable[str]) -> None:
+        """Put passages behind the others that are owed."""
+        with self._opened() as ledger:
+            ledger.executemany(
+                "INSERT OR REPLACE INTO departed SELECT feed, tenant, passage, passages FROM departed"
+                " WHERE feed = ? AND tenant = ? AND passage = ?",
+                [(self._feed, tenant_id, passage) for passage in failed],
             )
 
     def strike_off_all(self, tenant_id: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
     from stackroom.stores.embedded._schema import State
     from stackroom.stores.embedded._shard import Followers, Shard
+
+
+DELIVER_OR_FORGET: Final = (
+    "open the library with it and call sync_ranker, or without it and call forget_ranker with that name if it never"
+    " comes back"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +80,9 @@ def statistics(shard: Shard) -> ShardStatistics:
 
 def problems(shard: Shard) -> Iterator[tuple[str, bool]]:
     """Yield what is wrong with a shard, and whether everything derived written anew mends it."""
-    owed = _told.owed_beside(shard)
+    book, owed = _told.owed_beside(shard)
     if owed:
-        mend = "open the library with it and call sync_ranker, or delete the ranker-*.db files if it is no longer used"
-        yield f"{owed} passages are owed to a vector ranker: {mend}", False
+        yield f"{owed} passages are owed to a vector ranker ({book}): {DELIVER_OR_FORGET}", False
     with shard.reading(_as_it_is) as (reader, state):
         damage = [line for (line,) in reader.execute("PRAGMA integrity_check(10)") if line != "ok"]
         if damage:

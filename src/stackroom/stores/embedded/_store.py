@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from stackroom import _keys as keys
+from stackroom._commits import committed
 from stackroom._errors import StoreError, StoreUnavailable
 from stackroom._filters import Eq, Exists, Filter, named_values
 from stackroom._model import Page, utc_now
@@ -28,9 +29,10 @@ from stackroom.stores._protocol import (
 from stackroom.stores._tenants import merged, page_of
 from stackroom.stores.embedded import _maintenance, _reads, _writes
 from stackroom.stores.embedded._access import TRIES, Access, Again
+from stackroom.stores.embedded._book import drop_book, file_name, names_of
 from stackroom.stores.embedded._directory import LOCK_SECONDS, Directory, Entry
 from stackroom.stores.embedded._feed import Feed
-from stackroom.stores.embedded._ledger import owed_in
+from stackroom.stores.embedded._ledger import owed_in, strike_off_state
 from stackroom.stores.embedded._maintenance import Problem, ShardStatistics
 from stackroom.stores.embedded._shard import Shard, ShardIsGone
 from stackroom.stores.embedded._shards import Shards
@@ -334,6 +336,25 @@ class EmbeddedStore:
         """Let the ranker forget a tenant, or all, then feed every passage again; no failure of its is raised."""
         return self._fed(tenant_id, Feed.rebuild)
 
+    def forget_ranker(self, name: str) -> int:
+        """Strike off what is owed to a ranker that never comes back; return how many passages of removed tenants.
+
+        `name` is its `durable_id`, or the name under which `problems` shows it. Should it come back after all, it is
+        fed in full, and of removed tenants it keeps what it had. StoreError for the one that is plugged in,
+        ValueError for no name.
+        """
+        self._check_open()
+        books = names_of(name)
+        if self._feed is not None and self._feed.book in books:
+            raise StoreError("this ranker is plugged in: open the library without it to forget it")
+        with self._directory.locked() as ledger:
+            owed = sum(strike_off_state(ledger, book) for book in books)
+        for entry in self._directory.register().collections.values():
+            for path in self._shards.paths_of(entry):
+                for book in books:
+                    drop_book(path / book)
+        return owed
+
     def _fed(self, tenant_id: str | None, work: Callable[[Feed, Shard], None]) -> RankerHealth:
         self._check_open()
         where = Exists(keys.TENANT) if tenant_id is None else Eq(keys.TENANT, tenant_id)
@@ -353,6 +374,7 @@ class EmbeddedStore:
 
     def _tell(self, name: str, where: Filter) -> None:
         """Tell the ranker what a write has changed."""
+        committed()
         if self._feed is not None:
             self._access.in_shards(name, where, self._feed.written)
             self._feed.deliver_departed(is_forced=False)
@@ -376,9 +398,9 @@ class EmbeddedStore:
         ]
         with self._directory.locked() as ledger:
             owed = owed_in(ledger)
-        if owed:
-            what = f"{owed} passages of removed tenants are owed to a vector ranker: open the library with it and sync"
-            found.append(Problem("ledger.db", what, is_mended_by_compact=False))
+        for durable_id, passages in owed.items():
+            what = f"{passages} passages of removed tenants are owed to a vector ranker ({file_name(durable_id)})"
+            found.append(Problem("ledger.db", f"{what}: {_maintenance.DELIVER_OR_FORGET}", is_mended_by_compact=False))
         for entry in self._directory.register().collections.values():
             for path in self._shards.paths_of(entry):
                 found += self._problems_at(path, entry)
@@ -450,6 +472,7 @@ class EmbeddedStore:
         if went is not None:
             self._shards.forget_at(path)
         self._shards.remove_gone(path)
+        committed()
         if self._feed is not None and went is not None:
             self._feed.departed(tenant_id)
         return went or 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from stackroom.stores import _ranking
-from stackroom.stores.embedded._book import Book, Noted, Pair, newest_beside
+from stackroom.stores.embedded._book import Book, Noted, Pair, file_name, newest_beside
 from stackroom.stores.embedded._vectors import vectors_of
 
 if TYPE_CHECKING:
@@ -149,14 +149,14 @@ def owed_pairs(shard: Shard, book: Book) -> set[Pair]:
     return {*noted, *(pair for source in differing for pair in source.pairs)}
 
 
-def owed_beside(shard: Shard) -> int:
-    """Return how many passages the ranker is owed whose book lies beside a shard and was written last."""
+def owed_beside(shard: Shard) -> tuple[str, int]:
+    """Return the name of the book beside a shard that was written last, and how many passages its ranker is owed."""
     state = newest_beside(shard.path)
     if state is None:
-        return 0
+        return "", 0
     durable_id, forgets = state
     with closing(Book(shard.path, shard.tenant_id, durable_id, forgets=forgets)) as book:
-        return len(owed_pairs(shard, book))
+        return file_name(durable_id), len(owed_pairs(shard, book))
 
 
 def _every(reader: sqlite3.Connection) -> list[Noted]:

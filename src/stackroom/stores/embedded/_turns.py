@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stackroom.rankers._calls import Calls
+from stackroom.rankers._calls import NOT_BEGUN, Calls
 from stackroom.rankers._failures import TIMED_OUT, kind_of
 from stackroom.rankers._plug import refuse_coroutine
 
@@ -21,52 +22,69 @@ MOST_FAILURES: Final = 8
 """After so many failures in a row the feed pauses."""
 
 
+_IS_IN_A_HOOK: Final = ContextVar("stackroom_is_in_a_hook", default=False)
+
+
+def patience(seconds: float) -> float:
+    """Return how long to wait for others' deliveries: not at all within a hook, as they may be waiting for it."""
+    return 0.0 if _IS_IN_A_HOOK.get() else seconds
+
+
 class Turn:
-    """The right to call the hooks of one tenant. A call that was given up keeps it until it returns."""
+    """The right to call the hooks of one tenant.
+
+    It ends when both whoever took it and the calls have ended: a call that was given up keeps it until it returns.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._guard = threading.Lock()
-        self._has_ended = False
+        self._parts = 0
+        self._is_calling = False
         self._is_left = False
-        self._holder = 0
+        self._was_missed = False
 
     def take(self, seconds: float) -> bool:
         """Wait for it, at most so long; False when somebody else has it still.
 
-        At once when that is this thread, as within a hook, or a call that was given up: it may never return.
+        At once within a hook, or when a call was given up: it may never return.
         """
-        is_left = self._is_left and self._lock.locked()
-        if is_left or self._holder == threading.get_ident() or not self._lock.acquire(timeout=seconds):
+        if not self._lock.acquire(timeout=0 if self._is_left else patience(seconds)):
+            self._was_missed = True
             return False
-        self._holder, self._is_left = threading.get_ident(), False
+        self._parts, self._was_missed = 1, False
         return True
 
+    def was_missed(self) -> bool:
+        """Tell whether somebody has asked for it in vain since it was taken, or since this was last asked."""
+        missed, self._was_missed = self._was_missed, False
+        return missed
+
     def give_back(self) -> None:
-        """End it, unless a call that was given up keeps it."""
-        self._holder = 0
-        if not self._is_left:
+        """End one's part in it; the last one ends it."""
+        with self._guard:
+            self._parts -= 1
+            is_over = not self._parts
+        if is_over:
             self._lock.release()
 
     def begin_calls(self) -> None:
-        """Note that calls begin."""
-        self._has_ended = False
+        """Note that calls begin: they have a part in it."""
+        with self._guard:
+            self._parts += 1
+            self._is_calling = True
 
     def end_calls(self) -> bool:
-        """Note that calls have ended; True when nobody waits for them any more: then the turn ends here."""
+        """Note that calls have ended; True when nobody waits for them any more. Their part is to be given back."""
         with self._guard:
-            self._has_ended = True
-            return self._is_left
+            was_left, self._is_left, self._is_calling = self._is_left, False, False
+            return was_left
 
     def leave(self) -> bool:
         """Give up waiting for a call; False when it has just ended."""
         with self._guard:
-            self._is_left = not self._has_ended
+            self._is_left = self._is_calling
             return self._is_left
-
-    def end_late(self) -> None:
-        """End the turn of a call that was given up and has returned."""
-        self._lock.release()
 
 
 @dataclass(slots=True)
@@ -113,6 +131,10 @@ class Hooks:
             raise
         report.is_left = result is TIMED_OUT and turn.leave()
         report.outcomes += outcomes
+        if result is NOT_BEGUN:
+            turn.end_calls()
+            turn.give_back()
+            report.outcomes.append(NOT_BEGUN.kind)
         if report.is_left:
             report.outcomes.append(TIMED_OUT.kind)
 
@@ -129,6 +151,7 @@ def _call(
     when_late: Callable[[int], object],
     call: Call[None],
 ) -> None:
+    _IS_IN_A_HOOK.set(True)  # in this call's own context
     try:
         for step in steps:
             if not call.step() or in_row >= MOST_FAILURES:
@@ -139,9 +162,11 @@ def _call(
             outcomes.append(outcome)
             in_row = 0 if outcome is None else in_row + 1
     finally:
-        if turn.end_calls():
-            when_late(len(outcomes))
-            turn.end_late()
+        try:
+            if turn.end_calls():
+                when_late(len(outcomes))
+        finally:
+            turn.give_back()
 
 
 def _outcome(step: Callable[[], object]) -> str | None:
