@@ -63,9 +63,10 @@ class PostgresStore:
     with `manage_schema=False` the store runs no DDL (see `schema_sql`). StoreUnavailable when the server does not
     answer within `connect_timeout` seconds.
 
-    Dense search compares all that is allowed up to `exact_limit` passages (at least 1,000), and walks an HNSW index
-    above; with `exact=True` it always compares all. `vector_index=False` makes collections without the index, for
-    `build_vector_index` to make it once they are loaded; `partitions` splits a collection's passages by tenant.
+    Dense search compares all that is allowed up to `exact_limit` passages (at least 1,000). Above, it walks an HNSW
+    index where that is quicker, and compares all when the walk brings too little; with `exact=True` it always does.
+    `vector_index=False` makes collections without the index, for `build_vector_index` to make it once they are loaded;
+    `partitions` splits a collection's passages by tenant.
 
     A write waits up to `lock_timeout` seconds for another one of the same source, then StoreUnavailable; with 0 it
     does not wait: Conflict. `row_level_security=True` serves only where the database keeps every scope as a second
@@ -82,7 +83,7 @@ class PostgresStore:
         prefix: str = "stackroom_",
         manage_schema: bool = True,
         exact: bool = False,
-        exact_limit: int = 50_000,
+        exact_limit: int = 10_000,
         partitions: int = 0,
         vector_index: bool = True,
         row_level_security: bool = False,
@@ -106,7 +107,7 @@ class PostgresStore:
         check_seconds("connect_timeout", connect_timeout, least=0.001)
         self._is_locked = row_level_security
         self._lock_timeout = lock_timeout
-        self._how = _reads.Dense(None if exact else exact_limit, _reads.Sizes())
+        self._how = _reads.Dense(None if exact else exact_limit, row_level_security, _reads.Sizes())
         self._process = os.getpid()
         self._close_lock = threading.Lock()
         self._is_closed = False
