@@ -187,8 +187,8 @@ def _graph(place: Place, *, is_locked: bool) -> Statement:
     sql = (
         "SELECT CASE WHEN may THEN part ELSE %(table)s::text END, reltuples::float8, may FROM ("
         "SELECT part, c.reltuples, NOT %(is_locked)s AND has_table_privilege(c.oid, 'SELECT') AS may "
-        "FROM generate_series(0, %(last)s) AS n(at) CROSS JOIN LATERAL (SELECT %(table)s::text || '_' || at) AS m(part) "
-        "JOIN pg_class c ON c.oid = part::regclass "
+        "FROM generate_series(0, %(last)s) AS n(at) CROSS JOIN LATERAL (SELECT %(table)s::text || '_' || at) AS m(part)"
+        " JOIN pg_class c ON c.oid = part::regclass "
         "WHERE satisfies_hash_partition(%(table)s::text::regclass, %(parts)s, at, %(tenant)s)) found"
     )
     values = {
