@@ -51,15 +51,18 @@ def test_a_server_ends_with_the_run_that_started_it(way: str) -> None:
         if said.startswith("none"):
             process.communicate()
             missing(said)
-        data = Path(said)
-        server = int((data / "postmaster.pid").read_text().splitlines()[0])
-        assert is_running(server)
-        if way == "at its end":
-            process.stdin.close()
-        else:
+        try:
+            data = Path(said)
+            server = int((data / "postmaster.pid").read_text().splitlines()[0])
+            assert is_running(server)
+            if way == "at its end":
+                process.stdin.close()
+            else:
+                process.kill()
+            assert process.stdout.read() == ""  # which ends when the keeper has ended, too
+        finally:
             process.kill()
-        assert process.stdout.read() == ""  # which ends when the keeper has ended, too
+            if "child" in way:
+                os.killpg(process.pid, signal.SIGKILL)
     assert not is_running(server)
     assert not data.parent.exists()
-    if "child" in way:
-        os.killpg(process.pid, signal.SIGKILL)

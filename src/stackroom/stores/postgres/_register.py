@@ -9,6 +9,7 @@ from stackroom._filters import And
 from stackroom.stores import _door
 from stackroom.stores._protocol import CollectionSpec, check_name
 from stackroom.stores.postgres._connections import Begin, Database, Session, Statement, setting
+from stackroom.stores.postgres._locks import Lock, opening
 from stackroom.stores.postgres._names import FORMAT, Entry, Names, token_of
 from stackroom.stores.postgres._policies import check_locked, check_open, settings_of
 from stackroom.stores.postgres._schema import (
@@ -22,7 +23,6 @@ from stackroom.stores.postgres._schema import (
     vector_index_statement,
 )
 from stackroom.stores.postgres._transaction import entry_of, registered
-from stackroom.stores.postgres._writes import Lock, opening
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet

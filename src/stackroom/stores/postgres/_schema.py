@@ -110,7 +110,7 @@ def library_statements(names: Names) -> Iterator[str]:
         "    has_vector_index boolean NOT NULL\n)"
     )
     yield f"CREATE SEQUENCE IF NOT EXISTS {names.of('versions')}"
-    yield f"CREATE SEQUENCE IF NOT EXISTS {names.of('term_numbers')} MAXVALUE {WORDS}"
+    yield f"CREATE SEQUENCE IF NOT EXISTS {names.of('term_numbers')} MAXVALUE {WORDS} CYCLE"
 
 
 def upgrade_statements(names: Names, since: int) -> Iterator[str]:
@@ -122,6 +122,8 @@ def upgrade_statements(names: Names, since: int) -> Iterator[str]:
             f"EXECUTE format('ALTER INDEX {index} SET (gin_pending_list_limit = {_PENDING})', collection); "
             "END LOOP; END $$"
         )
+    if since <= 2:  # noqa: PLR2004 - a format
+        yield f"ALTER SEQUENCE {names.of('term_numbers')} CYCLE"
     yield f"UPDATE {names.of('library')} SET format = {FORMAT}"
 
 

@@ -28,13 +28,14 @@ from stackroom.stores.postgres import _reads, _writes
 from stackroom.stores.postgres._connections import Begin, Database, Statement, TablesAreGone, setting
 from stackroom.stores.postgres._dense import JOINED
 from stackroom.stores.postgres._names import FORMAT, Entry, Names
-from stackroom.stores.postgres._options import check_flags, check_lengths, check_seconds
+from stackroom.stores.postgres._options import check_flags, check_lengths, check_limit, check_seconds
 from stackroom.stores.postgres._policies import settings_of
 from stackroom.stores.postgres._reads import Place
 from stackroom.stores.postgres._register import Register, check_replica
 from stackroom.stores.postgres._schema import MAX_DIMENSION, check_partitions
 from stackroom.stores.postgres._transaction import Transaction
 from stackroom.stores.postgres._where import condition
+from stackroom.stores.postgres._writing import Writers
 from stackroom.text._arguments import require_size
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from stackroom._model import Page
     from stackroom._values import MetadataValue
     from stackroom.stores._legs import Choose, LegsQuery
+    from stackroom.stores.postgres._locks import WriteTransaction
 
 T = TypeVar("T")
 Checked = TypeVar("Checked")
@@ -106,7 +108,6 @@ class PostgresStore:
         check_seconds("lock_timeout", lock_timeout, least=0)
         check_seconds("connect_timeout", connect_timeout, least=0.001)
         self._is_locked = row_level_security
-        self._lock_timeout = lock_timeout
         self._how = _reads.Dense(None if exact else exact_limit, row_level_security, _reads.Sizes())
         self._process = os.getpid()
         self._close_lock = threading.Lock()
@@ -119,6 +120,7 @@ class PostgresStore:
             connect_timeout=connect_timeout,
             waits_for_replica=read_dsn is not None,
         )
+        self._writers = Writers(self._database, lock_timeout, self._settings)
         self._register = Register(
             self._database,
             names,
@@ -227,19 +229,9 @@ class PostgresStore:
 
         def work(place: Place, batch: _door.Batch) -> int:
             replacing = _writes.Replacing(place, batch, expect, copies=not self._is_locked)
-            return self._replaced(place, where, batch, replacing)
+            return self._writers.replace(place, where, replacing)
 
         return self._at_once(name, tenant_id, where, check, work)
-
-    def _replaced(self, place: Place, where: Filter, batch: _door.Batch, replacing: _writes.Replacing) -> int:
-        """Run a replace; words that have no number yet get one first."""
-        for _ in range(_TRIES):
-            try:
-                return self._write(place, where, replacing.run, batch.sources)
-            except _writes.TermsAreMissing as missing:
-                terms = missing.terms
-            self._write(place, where, partial(_learn, place, terms), locks=False)
-        raise StoreUnavailable("other writers forgot this write's words again and again; try again")
 
     def update(self, name: str, patch: Mapping[str, MetadataValue | None], *, where: Filter) -> int:
         """Set the keys of `patch` on every record that `where` matches; see `VectorStore.update`."""
@@ -267,7 +259,7 @@ class PostgresStore:
             _door.check_fingerprint(entry.spec, fingerprint)
             query = _ranking.unit(_door.query_vector(vector, entry.spec.dimension))
             _door.check_where(where)
-            return _reads.Wanted(query, None, _door.check_limit(limit))
+            return _reads.Wanted(query, None, check_limit(limit))
 
         def work(asks: Transaction, place: Place, wanted: _reads.Wanted) -> list[Match]:
             return _reads.dense(asks, place, wanted, self._how)
@@ -279,7 +271,7 @@ class PostgresStore:
         self._check_open()
         _door.check_query(query)
         _door.check_where(where)
-        wanted = _reads.Wanted(None, query, _door.check_limit(limit))
+        wanted = _reads.Wanted(None, query, check_limit(limit))
         return merged(self._read_each(name, where, lambda _: wanted, _reads.lexical), limit)
 
     def legs(self, name: str, asked: LegsQuery, choose: Choose, *, fingerprint: str) -> list[Record]:
@@ -316,7 +308,7 @@ class PostgresStore:
         """Return matching records behind `after` in the order of tenant id, source id, index."""
         self._check_open()
         _door.check_where(where)
-        _door.check_limit(limit)
+        limit = check_limit(limit)
         begin = _door.check_cursor(after)
         found: list[Record] = []
 
@@ -394,11 +386,11 @@ class PostgresStore:
             Begin.READING, lambda session: work(Transaction(session, entry, opening), place, checked)
         )
 
-    def _write_each(self, name: str, where: Filter, work: Callable[[Transaction, Place], int]) -> int:
+    def _write_each(self, name: str, where: Filter, work: Callable[[WriteTransaction, Place], int]) -> int:
         """Do something in every tenant that a filter may concern, each a transaction of its own; add up the answers."""
 
         def in_tenant(place: Place, _: None) -> int:
-            return self._write(place, where, lambda asks: work(asks, place))
+            return self._writers.write(place, where, lambda asks: work(asks, place))
 
         tenants = self._again_when_gone(name, lambda entry: self._tenants(entry, where))
         return sum(self._at_once(name, tenant_id, where, lambda _: None, in_tenant) for tenant_id in tenants)
@@ -441,22 +433,6 @@ class PostgresStore:
             raise refused
         return now, check(now)
 
-    def _write(
-        self,
-        place: Place,
-        where: Filter,
-        work: Callable[[Transaction], T],
-        sources: Iterable[str] = (),
-        *,
-        locks: bool = True,
-    ) -> T:
-        names, collection = place.entry.names, place.entry.name
-        taken = _writes.locks(names, collection, place.tenant_id, where, sources) if locks else []
-        opening = [*self._settings(place.tenant_id, where), *_writes.opening(taken, self._lock_timeout)]
-        return self._database.run(
-            Begin.WRITING, lambda session: work(_writes.WriteTransaction(session, place.entry, opening, writes=True))
-        )
-
     def _settings(self, tenant_id: str, where: Filter) -> list[Statement]:
         """Return what a transaction must say of itself to see anything under row-level security."""
         return [setting(*said) for said in settings_of(tenant_id, where).items()] if self._is_locked else []
@@ -483,7 +459,3 @@ class PostgresStore:
         """Return no tenants, of a collection that must yet be there."""
         self._register.fresh_entry(entry.name)
         return []
-
-
-def _learn(place: Place, terms: list[str], asks: Transaction) -> None:
-    asks.ask(*_writes.learned(place, terms), last=True)
