@@ -228,7 +228,7 @@ class PostgresStore:
             return batch
 
         def work(place: Place, batch: _door.Batch) -> int:
-            replacing = _writes.Replacing(place, batch, expect, copies=not self._is_locked)
+            replacing = _writes.Replacing(place, batch, expect, is_locked=self._is_locked)
             return self._writers.replace(place, where, replacing)
 
         return self._at_once(name, tenant_id, where, check, work)
@@ -238,7 +238,7 @@ class PostgresStore:
         self._check_open()
         checked = _door.check_patch(patch, _door.check_condition(where))
         check_lengths(checked)
-        return self._write_each(name, where, partial(_writes.update, patch=checked))
+        return self._write_each(name, where, partial(_writes.update, patch=checked, is_locked=self._is_locked))
 
     def delete(self, name: str, *, where: Filter) -> int:
         """Take away what `where` matches and answer how many records went."""

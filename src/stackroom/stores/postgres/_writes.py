@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from stackroom import _keys as keys
@@ -14,6 +14,7 @@ from stackroom.stores.postgres._connections import Rows, Statement
 from stackroom.stores.postgres._counts import forgotten_later, statistics
 from stackroom.stores.postgres._dense import JOINED
 from stackroom.stores.postgres._names import tenant_key
+from stackroom.stores.postgres._policies import ANY_GROUP_SEEN, groups_seen
 from stackroom.stores.postgres._rows import (
     COLUMNS,
     INSERT_PASSAGES,
@@ -26,6 +27,7 @@ from stackroom.stores.postgres._rows import (
     words,
 )
 from stackroom.stores.postgres._schema import MOST_WORDS
+from stackroom.stores.postgres._where import Condition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,7 +116,7 @@ class Replacing:
     place: Place
     batch: Batch
     expect: AbstractSet[int] | None
-    copies: bool
+    is_locked: bool
     terms: list[Counter[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -127,9 +129,13 @@ class Replacing:
     def run(self, asks: WriteTransaction) -> int:
         """Take away what goes, put what comes; answer how much went."""
         wanted = sorted(set().union(*self.terms))
-        touched, held, there, numbers, versions, tenant = asks.ask(
-            *_taking(self.place), self._stored_sources(), self._numbers(wanted), self._versions(), self._tenant()
+        look = [self._stored_sources()]
+        if self.is_locked:  # what is there in groups that `where` does not name must be found, too
+            look = [ANY_GROUP_SEEN, *look, groups_seen(self.batch.where)]
+        touched, held, numbers, versions, tenant, *looked = asks.ask(
+            *_taking(self.place), self._numbers(wanted), self._versions(), self._tenant(), *look
         )
+        there = looked[1 if self.is_locked else 0]
         taking = _taken(touched, held)
         self._check(taking, {source_id for (source_id,) in there})
         number_of: dict[str, int] = dict(numbers)
@@ -198,8 +204,8 @@ class Replacing:
     def _write(self, asks: WriteTransaction, passages: Sequence[NewPassage]) -> None:
         """Write passages by COPY; those with too many words, and all under row-level security, by INSERT."""
         tenant = tenant_key(self.place.tenant_id)
-        plain = [of for of in passages if self.copies and len(of.words.numbers) <= MOST_WORDS]
-        others = [of for of in passages if not self.copies or len(of.words.numbers) > MOST_WORDS]
+        plain = [of for of in passages if not self.is_locked and len(of.words.numbers) <= MOST_WORDS]
+        others = [of for of in passages if self.is_locked or len(of.words.numbers) > MOST_WORDS]
         if plain:
             sql = f"COPY {self.place.entry.passages} ({COLUMNS}) FROM STDIN (FORMAT binary)"
             asks.session.copy(sql, copied(tenant, plain))
@@ -258,15 +264,21 @@ def remove_tenant(asks: WriteTransaction, place: Place) -> int:
     return int(number)
 
 
-def update(asks: WriteTransaction, place: Place, patch: Mapping[str, MetadataValue | None]) -> int:
-    """Lay a patch over what `where` matches; answer how many records matched. A source's keys are one row."""
+def update(asks: WriteTransaction, place: Place, patch: Mapping[str, MetadataValue | None], *, is_locked: bool) -> int:
+    """Lay a patch over what `where` matches; answer how many records matched. A source's keys are one row.
+
+    Under row-level security a row that gets other groups must be seen with them, too: its source is looked up first.
+    """
     of_source = {key: value for key, value in patch.items() if keys.is_source_key(key)}
     own = {key: value for key, value in patch.items() if key not in of_source}
-    answers = asks.ask(
-        *([_own_update(place, own, touches=not of_source)] if own else []),
-        *([_source_update(place, of_source)] if of_source else []),
-        last=True,
-    )
+    statements = [_own_update(place, own, touches=not of_source)] if own else []
+    if is_locked and keys.GROUPS in of_source:
+        found = f"SELECT s.number FROM {place.entry.sources} s WHERE {place.condition.of_source} FOR NO KEY UPDATE"
+        *_, rows = asks.ask(*statements, Statement(found, place.condition.values))
+        values = {"tenant": tenant_key(place.tenant_id), "numbers": [number for (number,) in rows]}
+        named = Condition("s.tenant = %(tenant)s AND s.number = ANY(%(numbers)s::bigint[])", None, values)
+        place, statements = replace(place, condition=named), [ANY_GROUP_SEEN]
+    answers = asks.ask(*statements, *([_source_update(place, of_source)] if of_source else []), last=True)
     return sum(int(number) for (number,) in answers[-1])
 
 
