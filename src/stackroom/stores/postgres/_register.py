@@ -67,19 +67,6 @@ class NoLibrary(StoreError):
     """There are no tables of ours, and none are to be made."""
 
 
-def check_replica(database: Database, readers: Database, names: Names) -> None:
-    """Raise a StoreError unless what is read is a replica of this very library that commits wait for."""
-    library = Statement(f"SELECT identity::text FROM {names.of('library')}")
-    standbys = Statement("SELECT current_setting('synchronous_standby_names') <> ''")
-    replica = Statement("SELECT pg_is_in_recovery()")
-    own, ((waits,),) = database.run(Begin.READING, lambda session: session.ask(library, standbys, last=True))
-    theirs, ((follows,),) = readers.run(Begin.READING, lambda session: session.ask(library, replica, last=True))
-    if own != theirs or not follows:
-        raise StoreError("read_dsn is no replica of this database; name a streaming replica, or leave it out")
-    if not waits:
-        raise StoreError("no replica is synchronous: set synchronous_standby_names, or reads would lag behind writes")
-
-
 class Register:
     """The collections of one library. What was read of one is kept, and looked at again by each transaction."""
 

@@ -31,7 +31,8 @@ from stackroom.stores.postgres._names import FORMAT, Entry, Names
 from stackroom.stores.postgres._options import check_flags, check_lengths, check_limit, check_seconds
 from stackroom.stores.postgres._policies import settings_of
 from stackroom.stores.postgres._reads import Place
-from stackroom.stores.postgres._register import Register, check_replica
+from stackroom.stores.postgres._register import Register
+from stackroom.stores.postgres._replica import check_replica
 from stackroom.stores.postgres._schema import MAX_DIMENSION, check_partitions
 from stackroom.stores.postgres._transaction import Transaction
 from stackroom.stores.postgres._where import condition
