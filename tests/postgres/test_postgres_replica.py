@@ -15,8 +15,9 @@ from stackroom.auditing import certify
 from stackroom.embedders import HashingEmbedder
 from stackroom.filters import And, Eq, In
 from stackroom.stores import LexicalQuery, PostgresStore
+from stackroom.stores.postgres._replica import waits_for_all
 
-QUICK = {"fsync": "off", "full_page_writes": "off", "hot_standby_feedback": "on"}
+QUICK = {"fsync": "off", "full_page_writes": "off", "hot_standby_feedback": "on", "synchronous_commit": "remote_apply"}
 
 
 @dataclass
@@ -133,18 +134,85 @@ def test_what_is_no_replica_is_refused(deployment: Deployment) -> None:
         PostgresStore(deployment.primary.dsn, read_dsn=5)  # type: ignore[arg-type] # that is what is refused
 
 
-def test_a_replica_that_no_write_waits_for_is_refused(deployment: Deployment) -> None:
+UNSAFE = {
+    "none is waited for": ("synchronous_standby_names", "", "no replica is synchronous"),
+    "one of two is waited for, whichever": ("synchronous_standby_names", "ANY 1 (walreceiver, other)", "every replica"),
+    "another one is waited for": ("synchronous_standby_names", "other, walreceiver", "every replica"),
+    "commits of others return too soon": ("synchronous_commit", "on", "remote_apply"),
+}
+
+
+@pytest.mark.parametrize("unsafe", UNSAFE)
+def test_a_replica_that_may_lag_behind_a_write_is_refused(deployment: Deployment, unsafe: str) -> None:
+    name, value, problem = UNSAFE[unsafe]
     with psycopg.connect(deployment.primary.dsn, autocommit=True) as connection:
-        connection.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
-        connection.execute("SELECT pg_reload_conf()")
-        while connection.execute("SHOW synchronous_standby_names").fetchone() != ("",):
-            pass  # a reload is seen a moment later
+        (before,) = connection.execute(f"SHOW {name}".encode()).fetchone() or ("",)
+
+        def put(value: str) -> None:
+            connection.execute(f"ALTER SYSTEM SET {name} = '{value}'".encode())
+            connection.execute("SELECT pg_reload_conf()")
+            while connection.execute(f"SHOW {name}".encode()).fetchone() != (value,):
+                pass  # a reload is seen a moment later
+
+        put(value)
         try:
-            with pytest.raises(StoreError, match="synchronous_standby_names"):
+            with pytest.raises(StoreError, match=problem):
                 PostgresStore(deployment.primary.dsn, read_dsn=deployment.replica.dsn)
         finally:
-            connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
-            connection.execute("SELECT pg_reload_conf()")
+            put(before)
+
+
+def test_a_role_without_privileges_is_told_of_replicas_that_are_not_waited_for(deployment: Deployment) -> None:
+    PostgresStore(deployment.primary.dsn).close()
+    with psycopg.connect(deployment.primary.dsn, autocommit=True) as connection:
+        connection.execute("CREATE ROLE poor LOGIN")
+        connection.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO poor")
+        try:
+            poor = deployment.primary.dsn_of("postgres", "poor")
+            replica = deployment.replica.dsn_of("postgres", "poor")
+            PostgresStore(poor, read_dsn=replica, manage_schema=False).close()
+            with psycopg.connect(poor) as seen:
+                assert seen.execute("SELECT count(*) FROM pg_stat_replication").fetchone() == (1,)
+        finally:
+            connection.execute("DROP OWNED BY poor")
+            connection.execute("DROP ROLE poor")
+
+
+STANDBYS = [
+    ("*", 1, True),
+    ("*", 2, False),
+    ("a", 1, True),
+    ("a, b", 2, False),
+    ("a, b", 1, False),
+    ("FIRST 2 (a, b)", 2, True),
+    ("first 1 (a, b)", 1, False),
+    ("ANY 2 (a, b)", 2, True),
+    ("ANY 1 (a, b)", 1, False),
+    ('2 ("a b", c)', 2, True),
+    ("FIRST 2 (a, b)", 3, False),
+    ("FIRST 2 (*)", 2, True),
+    ("ANY 1 (*)", 2, False),
+]
+
+
+@pytest.mark.parametrize(("standbys", "connected", "expected"), STANDBYS)
+def test_all_replicas_are_waited_for_when_as_many_are_named_as_are_waited_for(
+    standbys: str, connected: int, expected: object
+) -> None:
+    assert waits_for_all(standbys, connected) is expected
+
+
+def test_a_write_of_a_store_that_does_not_read_there_is_seen_there_at_once(
+    deployment: Deployment, library: Library, store: PostgresStore
+) -> None:
+    plain = PostgresStore(deployment.primary.dsn)
+    other = Library(plain, "library", HashingEmbedder(8))
+    for number in range(20):
+        other.index_source(Source("s", "doc", "t", ["g"], [f"w{number}"]))
+        where = And(Eq("tenantId", "t"), Eq("sourceId", "s"))
+        assert [record.text for record in store.scan("library", where=where, limit=2)] == [f"w{number}"]
+    assert library.count(scope=Scope("t", ["g"])) == 2
+    plain.close()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -122,6 +123,52 @@ def test_a_store_that_runs_no_ddl_swaps_and_drops_by_emptying(room: Room) -> Non
             assert room.ask(f"SELECT count(*) FROM {name}") == [(0,)]
 
 
+def test_a_store_that_runs_no_ddl_makes_again_what_was_dropped_and_what_was_swapped_away(room: Room) -> None:
+    other = CollectionSpec(2, "n")
+    room.ask(schema_sql("c", SPEC, schema=room.schema))
+    room.ask(schema_sql("c.side", other, schema=room.schema))
+    before = tables(room)
+    store, second = room.store(manage_schema=False), room.store(manage_schema=False)
+    store.replace("c", [record("old")], where=TENANT)
+    assert second.count("c", where=TENANT) == 1
+    for spec, next_spec in ((other, SPEC), (SPEC, other), (other, SPEC)):
+        store.replace("c.side", [record(spec.fingerprint)], where=TENANT)
+        store.swap("c", "c.side")
+        assert (store.collection("c"), store.collection("c.side")) == (spec, None)
+        store.create_collection("c.side", next_spec)
+        assert [found.text for found in second.scan("c", where=TENANT, limit=2)] == [spec.fingerprint]
+        assert second.count("c.side", where=Exists("tenantId")) == 0
+    store.drop_collection("c")
+    assert second.collection("c") is None
+    store.create_collection("c", SPEC)
+    assert second.collection("c") == SPEC
+    assert second.count("c", where=Exists("tenantId")) == 0
+    assert second.replace("c", [record("anew")], where=TENANT) == 0
+    assert [match.id for match in store.lexical("c", LexicalQuery("anew"), where=TENANT, limit=2)] == ["a#0"]
+    assert tables(room) == before
+
+
+def test_tables_that_were_dropped_are_taken_for_no_other_dimension_and_by_one_only(room: Room) -> None:
+    room.ask(schema_sql("c", SPEC, schema=room.schema))
+    store = room.store(manage_schema=False)
+    store.drop_collection("c")
+    with pytest.raises(CapabilityError, match="schema_sql"):
+        store.create_collection("c", CollectionSpec(3, "m"))
+    with ThreadPoolExecutor(4) as threads:
+        made = list(threads.map(lambda name: _made(room.store(manage_schema=False), name), "abcd"))
+    assert sorted(made) == [False, False, False, True]
+    room.store().create_collection("c", SPEC)
+    assert room.store().collection("c") == SPEC
+
+
+def _made(store: PostgresStore, name: str) -> bool:
+    try:
+        store.create_collection(name, SPEC)
+    except CapabilityError:
+        return False
+    return True
+
+
 def test_schema_sql_of_the_library_may_be_run_again(room: Room) -> None:
     room.ask(schema_sql(schema=room.schema))
     store = room.store()
@@ -152,7 +199,16 @@ def as_format_1(room: Room) -> None:
         "SELECT indexname FROM pg_indexes WHERE indexname LIKE 'stackroom_%_terms' AND schemaname = current_schema"
     ):
         room.ask(f"ALTER INDEX {name} RESET (gin_pending_list_limit)")
+    room.ask("ALTER SEQUENCE stackroom_term_numbers NO CYCLE")
     room.ask("UPDATE stackroom_library SET format = 1")
+
+
+def comes_round(room: Room) -> bool:
+    """Tell whether numbers of words are given out anew once all have been."""
+    ((found,),) = room.ask(
+        "SELECT cycle FROM pg_sequences WHERE schemaname = current_schema AND sequencename = 'stackroom_term_numbers'"
+    )
+    return bool(found)
 
 
 def limits(room: Room) -> list[tuple[Any, ...]]:
@@ -171,6 +227,7 @@ def test_an_older_format_is_brought_up_to_date_when_it_is_opened(room: Room) -> 
     assert limits(room) == [(None,)] * 2
     again = room.store()
     assert limits(room) == [(["gin_pending_list_limit=512"],)] * 2
+    assert comes_round(room)
     assert room.ask("SELECT format FROM stackroom_library") == [(FORMAT,)]
     assert again.count("c", where=TENANT) == 1
     assert again.stands_on == store.stands_on
@@ -184,6 +241,7 @@ def test_an_older_format_is_left_alone_without_ddl_and_the_migration_is_named(ro
     assert limits(room) == [(None,)]
     room.ask(schema_sql(schema=room.schema, upgrade_from=1))
     assert room.store(manage_schema=False).collection("c") == SPEC
+    assert comes_round(room)
     assert limits(room) == [(["gin_pending_list_limit=512"],)]
 
 

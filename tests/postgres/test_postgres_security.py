@@ -114,7 +114,7 @@ def test_without_the_lock_such_a_statement_would_see_everything(room: Room, monk
     assert open_store.count("c", where=scope()) == 2
 
 
-@pytest.mark.parametrize("write", ["update", "delete"])
+@pytest.mark.parametrize("write", ["update", "re-scope", "delete"])
 def test_the_lock_keeps_writes_within_the_tenant_and_groups_that_they_name(
     locked: Locked, store: PostgresStore, monkeypatch: pytest.MonkeyPatch, write: str
 ) -> None:
@@ -122,18 +122,58 @@ def test_the_lock_keeps_writes_within_the_tenant_and_groups_that_they_name(
         patched.setattr(_store, "condition", _without_condition)
         if write == "update":
             assert store.update("c", {"title": "T"}, where=scope()) == 1
+        elif write == "re-scope":
+            assert store.update("c", {"title": "T", "aclGroups": ["h"]}, where=scope()) == 1
         else:
             assert store.delete("c", where=scope()) == 1
     sources = locked.table("sources")
     seen = locked.room.ask(f"SELECT tenant_id, source_id, title FROM {sources} ORDER BY tenant_id, source_id")
     others = [("t", "theirs", None), ("u", "mine", None), ("u", "theirs", None)]
-    assert seen == ([("t", "mine", "T"), *others] if write == "update" else others)
+    assert seen == ([("t", "mine", "T"), *others] if write != "delete" else others)
 
 
 def _without_condition(where: Filter, tenant_id: str | None) -> Condition:
     from stackroom.stores.postgres._where import condition
 
     return dataclasses.replace(condition(where, tenant_id), of_source="TRUE", of_passage=None)
+
+
+@pytest.mark.parametrize("groups", [["h"], ["g", "h"], [], None])
+def test_groups_are_changed_by_a_write_that_names_groups(store: PostgresStore, groups: Any) -> None:
+    assert store.update("c", {"aclGroups": groups, "k": 1}, where=And(scope(), Eq("sourceId", "mine"))) == 1
+    (found,) = store.scan("c", where=And(Eq("tenantId", "t"), Eq("sourceId", "mine")), limit=2)
+    assert (found.metadata.get("aclGroups"), found.metadata["k"]) == (groups, 1)
+    assert store.count("c", where=Exists("k")) == 1
+    assert store.update("c", {"aclGroups": ["x"]}, where=And(scope(), Eq("sourceId", "theirs"))) == 0
+
+
+@pytest.mark.parametrize("expect", [None, frozenset[int]()])
+def test_a_source_that_is_there_in_other_groups_is_a_conflict_and_stays(store: PostgresStore, expect: Any) -> None:
+    where = And(scope(groups=("g",)), In("sourceId", ["theirs", "new"]))
+    with pytest.raises(Conflict, match="where"):
+        store.replace("c", [record("new"), record("theirs")], where=where, expect=expect)
+    assert READS["scan"](store, Eq("tenantId", "t")) == ["mine#0", "theirs#0"]
+    assert store.replace("c", [record("new")], where=where) == 0
+
+
+def test_a_partition_that_is_asked_by_its_name_tells_nothing(locked: Locked) -> None:
+    """Policies of a table do not hold for its partitions: the role must have no rights to those."""
+    sql = schema_sql(
+        "parts", CollectionSpec(2, "m"), schema=locked.room.schema, partitions=2, row_level_security=True,
+        role=locked.role,
+    )  # fmt: skip
+    locked.room.ask(sql)
+    store = locked.store(exact_limit=1_000)
+    store.replace("parts", [record("mine")], where=Eq("tenantId", "t"))
+    assert [match.id for match in store.dense("parts", [1, 0], where=scope(), limit=2)] == ["mine#0"]
+    ((parent,),) = locked.room.ask(
+        "SELECT relname FROM pg_class WHERE relkind = 'p' AND relnamespace = current_schema::regnamespace"
+    )
+    parts = locked.room.ask(f"SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = '{parent}'::regclass")
+    assert len(parts) == 2
+    for (part,) in parts:
+        with psycopg.connect(locked.dsn) as mine, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            mine.execute(f"SELECT 1 FROM {locked.room.schema}.{part}".encode())
 
 
 def test_a_connection_that_says_nothing_of_itself_sees_and_writes_nothing(locked: Locked, store: PostgresStore) -> None:
@@ -204,8 +244,59 @@ BROKEN: dict[str, tuple[str, str]] = {
     "not forced": ("ALTER TABLE {sources} NO FORCE ROW LEVEL SECURITY", "forced"),
     "no policy": ("DROP POLICY stackroom_scope ON {terms}", "no policy"),
     "another policy": ("CREATE POLICY more ON {sources} USING (true)", "another permissive policy"),
-    "a policy changed": ("ALTER POLICY stackroom_scope ON {sources} USING (true)", "without a scope sees rows"),
+    "a policy that lets all through": ("ALTER POLICY stackroom_scope ON {sources} USING (true)", "sees rows"),
 }
+
+_TENANT = "tenant = nullif(current_setting('stackroom.tenant', true), '')::uuid"
+
+REPLACED: dict[str, str] = {
+    "without groups": f"ALTER POLICY stackroom_scope ON {{sources}} USING ({_TENANT})",
+    "any tenant that is named": (
+        "ALTER POLICY stackroom_scope ON {passages} USING (nullif(current_setting('stackroom.tenant', true), '') <> '')"
+    ),
+    "passages without their sources": f"ALTER POLICY stackroom_scope ON {{passages}} USING ({_TENANT})",
+    "another precedence": (
+        f"ALTER POLICY stackroom_scope ON {{sources}} USING ({_TENANT} "
+        "AND current_setting('stackroom.any_group', true) = 'yes' "
+        "OR acl_groups && nullif(current_setting('stackroom.groups', true), '')::text[])"
+    ),
+    "written for anybody": "ALTER POLICY stackroom_scope ON {terms} WITH CHECK (true)",
+    "a role of its own": "ALTER POLICY stackroom_scope ON {terms} TO {role}",
+    "reading alone": (
+        "DROP POLICY stackroom_scope ON {terms}; CREATE POLICY stackroom_scope ON {terms} FOR SELECT USING (true)"
+    ),
+    "sources of another schema": (
+        "CREATE SCHEMA IF NOT EXISTS decoy_{role}; GRANT USAGE ON SCHEMA decoy_{role} TO {role}; "
+        "CREATE TABLE decoy_{role}.{sources} AS SELECT * FROM {sources}; "
+        "GRANT SELECT ON decoy_{role}.{sources} TO {role}; "
+        f"ALTER POLICY stackroom_scope ON {{passages}} USING ({_TENANT} "
+        "AND source IN (SELECT number FROM decoy_{role}.{sources}))"
+    ),
+}
+
+
+@pytest.mark.parametrize("replaced", REPLACED)
+def test_a_policy_that_says_something_else_under_our_name_is_not_served(
+    locked: Locked, store: PostgresStore, replaced: str
+) -> None:
+    """A probe without a scope sees nothing of any of these."""
+    store.close()
+    names = {kind: locked.table(kind) for kind in ("sources", "passages", "terms")}
+    try:
+        locked.room.ask(REPLACED[replaced].format(role=locked.role, **names))
+        with pytest.raises(StoreError, match="not the one"):
+            locked.store()
+    finally:
+        locked.room.ask(f"DROP SCHEMA IF EXISTS decoy_{locked.role} CASCADE")
+
+
+@pytest.mark.parametrize("path", ["public", "{schema},public", "public,{schema}"])
+def test_our_own_policies_are_known_whatever_the_search_path(locked: Locked, store: PostgresStore, path: str) -> None:
+    store.close()
+    searched = path.format(schema=locked.room.schema)
+    dsn = psycopg.conninfo.make_conninfo(locked.dsn, options=f"-csearch_path={searched}")
+    again = locked.room.store(dsn, manage_schema=False, row_level_security=True)
+    assert READS["dense"](again, scope()) == ["mine#0"]
 
 
 @pytest.mark.parametrize("breakage", BROKEN)

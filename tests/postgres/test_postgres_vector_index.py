@@ -12,7 +12,7 @@ from tests.postgres_room import Room, a_room
 from stackroom import CapabilityError
 from stackroom.filters import And, Eq, Exists, Filter, In
 from stackroom.stores import CollectionSpec, PostgresStore, Record
-from stackroom.stores.postgres._connections import Session, Statement, setting
+from stackroom.stores.postgres._connections import Session, Statement
 from stackroom.testing._oracle import judge_nearest, nearest
 
 DIMENSION = 16
@@ -56,6 +56,12 @@ def indexed(postgres_dsn: str) -> Iterator[Room]:
 @pytest.fixture
 def store(indexed: Room) -> PostgresStore:
     return indexed.store(exact_limit=1_000)
+
+
+@pytest.fixture(autouse=True)
+def walks_pay_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However small the collections here are: see test_postgres_topics.py for when a walk pays."""
+    monkeypatch.setattr("stackroom.stores.postgres._dense._COST_OF_A_STEP", 1)
 
 
 @pytest.fixture
@@ -120,20 +126,17 @@ def test_scores_of_what_the_index_found_are_exact(store: PostgresStore) -> None:
 def test_an_index_that_gives_up_early_is_not_the_last_word(
     store: PostgresStore, walks: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With an iterative scan that stops after a handful of rows, all that is allowed is compared."""
-    from stackroom.stores.postgres import _dense
-
-    stops = {"hnsw.iterative_scan": "off", "hnsw.max_scan_tuples": "1"}
-    kept = [said for said in _dense._WALK if said.values.get("name") not in stops]  # noqa: SLF001 - what is broken here
-    monkeypatch.setattr(_dense, "_WALK", (*kept, *(setting(*stop) for stop in stops.items())))
+    """With a list of candidates that is too short and not gone beyond, all that is allowed is compared."""
+    monkeypatch.setattr("stackroom.stores.postgres._dense._LONGEST_LIST", 50)
+    monkeypatch.setattr("stackroom.stores.postgres._dense._WALKS_ON", "off")
     where = And(TENANT, In("aclGroups", ["half"]))
-    found = store.dense("c", QUERIES[2], where=where, limit=900)
-    assert len(found) == 900
+    found = store.dense("c", QUERIES[2], where=where, limit=200)
+    assert len(found) == 200
     assert walks
-    judge_nearest(found, nearest(records(), QUERIES[2].tolist(), where), 900)
+    judge_nearest(found, nearest(records(), QUERIES[2].tolist(), where), 200)
 
 
-def test_more_is_asked_for_than_the_index_serves(store: PostgresStore, walks: list[str]) -> None:
+def test_more_is_asked_for_than_a_walk_finds_sooner_than_a_comparison(store: PostgresStore, walks: list[str]) -> None:
     found = store.dense("c", QUERIES[3], where=TENANT, limit=2_000)
     assert len(found) == 2_000
     assert walks == []

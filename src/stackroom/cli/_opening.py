@@ -25,6 +25,7 @@ from stackroom.embedders import (
 )
 from stackroom.embedders._door import check_embedder
 from stackroom.stores import EmbeddedStore, MemoryStore, PostgresStore
+from stackroom.stores._dsn import open_postgres
 from stackroom.stores.embedded._directory import FORMAT
 from stackroom.stores.postgres._register import NoLibrary
 
@@ -76,7 +77,7 @@ def _store(place: Path | str, *, makes: bool) -> EmbeddedStore | PostgresStore:
     if not isinstance(place, str):
         return EmbeddedStore(place)
     with suppress(NoLibrary):
-        store = PostgresStore(place, manage_schema=makes)
+        store = open_postgres(place, manage_schema=makes)
         if makes or store.collection(COLLECTION) is not None:
             return store
         store.close()

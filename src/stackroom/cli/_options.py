@@ -100,7 +100,7 @@ Library: TypeAlias = Annotated[
         env_var="STACKROOM_LIBRARY",
         metavar="DIR",
         converter=_place,
-        help="The library's directory, or a PostgreSQL database: postgresql://….",
+        help="The library's directory, or a PostgreSQL database: postgresql://…?schema=…&prefix=….",
     ),
 ]
 Embedder: TypeAlias = Annotated[

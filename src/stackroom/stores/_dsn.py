@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from stackroom.stores.embedded import EmbeddedStore
 from stackroom.stores.memory import MemoryStore
@@ -11,12 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stackroom.stores._protocol import VectorStore
+    from stackroom.stores.postgres import PostgresStore
 
 _FORMS: Final = "embedded:DIRECTORY, postgresql://… or memory:"
 
 
 def open_store(dsn: str) -> VectorStore:
     """Open the store that a DSN names: `embedded:DIRECTORY` (made when missing), `postgresql://…`, or `memory:`.
+
+    See `open_postgres` for what else the second takes.
 
     ValueError when it names none; the message shows nothing of what was given, which may hold a password. ImportError
     with what to install when the store's package is missing, StoreUnavailable when it cannot be reached.
@@ -34,16 +38,67 @@ def _open_embedded(_dsn: str, directory: str) -> VectorStore:
     return EmbeddedStore(directory)
 
 
-def _open_postgres(dsn: str, _rest: str) -> VectorStore:
+def open_postgres(dsn: str, *, manage_schema: bool = True) -> PostgresStore:
+    """Open the store in a database whose DSN may name options of ours beside the driver's.
+
+    They stand behind the `?`: `schema`, `prefix`, `lock_timeout` (seconds), `pool_size`, `row_level_security`,
+    `manage_schema` and `exact` (true or false). A locked store makes no tables. ValueError names the option that is
+    wrong, and shows no value.
+    """
     from stackroom.stores.postgres import PostgresStore
 
-    return PostgresStore(dsn)
+    address, options = _parted(dsn)
+    options.setdefault("manage_schema", manage_schema and not options.get("row_level_security", False))
+    return PostgresStore(address, **options)
+
+
+def _parted(dsn: str) -> tuple[str, dict[str, Any]]:
+    """Part a DSN into what the driver reads and the options of ours, by name."""
+    address, _, query = dsn.partition("?")
+    options: dict[str, Any] = {}
+    others = []
+    for part in query.split("&") if query else []:
+        name, _, value = part.partition("=")
+        if name not in _POSTGRES_OPTIONS:
+            others.append(part)
+        elif name in options:
+            raise ValueError(f"the DSN names {name} twice")
+        else:
+            options[name] = _read(name, unquote(value))
+    return (f"{address}?{'&'.join(others)}" if others else address), options
+
+
+def _read(name: str, value: str) -> Any:
+    try:
+        return _POSTGRES_OPTIONS[name](value)
+    except (ValueError, KeyError):
+        pass
+    whats: dict[Any, str] = {float: "a number of seconds", int: "a whole number"}
+    what = whats.get(_POSTGRES_OPTIONS[name], "true or false")
+    raise ValueError(f"in the DSN, {name} must be {what}")
+
+
+_TRUTHS: Final = {"true": True, "false": False}
+
+_POSTGRES_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {
+    "schema": str,
+    "prefix": str,
+    "lock_timeout": float,
+    "pool_size": int,
+    "row_level_security": _TRUTHS.__getitem__,
+    "manage_schema": _TRUTHS.__getitem__,
+    "exact": _TRUTHS.__getitem__,
+}
 
 
 def _open_memory(_dsn: str, rest: str) -> VectorStore:
     if rest:
         raise ValueError("memory: stands alone; what it holds is gone with the process")
     return MemoryStore()
+
+
+def _open_postgres(dsn: str, _rest: str) -> VectorStore:
+    return open_postgres(dsn)
 
 
 _OPENERS: Final[dict[str, Callable[[str, str], VectorStore]]] = {

@@ -7,6 +7,7 @@ their place is made new and carries none of them along.
 from __future__ import annotations
 
 import enum
+import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
@@ -36,7 +37,11 @@ class TablesAreGone(StoreError):
 
 
 _BUSY: Final = "other writes came between again and again; nothing was changed, try again"
-_TOO_LONG: Final = "another writer held a lock for too long; nothing was changed, try again"
+_NO_CONNECTION: Final = (
+    "no connection to the database could be had in time: the server does not answer, or all connections of "
+    "the pool are in use; give it a larger pool_size"
+)
+TOO_LONG: Final = "another writer held a lock for too long; nothing was changed, try again"
 _DROPPED: Final = "the collection's tables are not there; was it dropped?"
 _NO_PRIVILEGE: Final = "the database role lacks a privilege that the store needs; docs/stores/postgres.md lists them"
 
@@ -45,7 +50,7 @@ _NO_EXTENSION: Final = "the server lacks what the store needs; is pgvector 0.8 o
 _MEANINGS: Final[Mapping[str, tuple[type[StoreError], str, bool]]] = {
     "40001": (StoreUnavailable, _BUSY, True),  # could not serialise
     "40P01": (StoreUnavailable, _BUSY, True),  # a deadlock
-    "55P03": (StoreUnavailable, _TOO_LONG, False),
+    "55P03": (StoreUnavailable, TOO_LONG, False),
     "42P01": (TablesAreGone, _DROPPED, False),
     "XX000": (TablesAreGone, _DROPPED, False),  # known, and then not to be opened any more
     "42501": (StoreError, _NO_PRIVILEGE, False),
@@ -147,12 +152,25 @@ class Database:
         self._pool: ConnectionPool[Any] = (
             _pool_of(dsn_or_pool, pool_size, connect_timeout) if self._owns_pool else _checked_pool(dsn_or_pool)
         )
+        self.connections = self._pool.max_size
+        self._writers = threading.BoundedSemaphore(max(1, self.connections - 1))
 
     def run(self, begin: Begin, work: Callable[[Session], T]) -> T:
         """Run `work` in a transaction and return what it returns; again, when that can change nothing twice.
 
-        StoreUnavailable when the database does not answer or cannot take the write.
+        StoreUnavailable when the database does not answer or cannot take the write. Writers leave a connection to
+        readers, where there is more than one.
         """
+        if begin is Begin.READING:
+            return self._run(begin, work)
+        if not self._writers.acquire(timeout=self._timeout):
+            raise StoreUnavailable(_NO_CONNECTION)
+        try:
+            return self._run(begin, work)
+        finally:
+            self._writers.release()
+
+    def _run(self, begin: Begin, work: Callable[[Session], T]) -> T:
         failed = _Failed(StoreUnavailable("the database did not answer"))
         for _ in range(_TRIES):
             done = self._tried(begin, work)
@@ -240,12 +258,7 @@ def _failed(error: Any, *, may_have_ended: bool) -> _Failed:
         kind, message, may_run_again = _MEANINGS[state]
         return _Failed(kind(message), may_run_again=may_run_again)
     if isinstance(error, PoolTimeout):
-        return _Failed(
-            StoreUnavailable(
-                "no connection to the database could be had in time: the server does not answer, or all connections of "
-                "the pool are in use, perhaps by writes that wait for one another; give it a larger pool_size"
-            )
-        )
+        return _Failed(StoreUnavailable(_NO_CONNECTION))
     if state.startswith(_NOT_NOW) or (not state and isinstance(error, psycopg.OperationalError)):
         return _not_now(state, may_have_ended=may_have_ended)
     return _Failed(StoreError(f"the database refused a statement{_shown(state)}"))

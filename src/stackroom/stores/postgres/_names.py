@@ -17,8 +17,9 @@ _LONGEST_SCHEMA: Final = 63
 _LONGEST_PREFIX: Final = 32
 """Leaves room for what stands behind it in the name of an index."""
 
-FORMAT: Final = 2
-"""The version of the tables' layout. 2: what was written lately is put into the index of words sooner."""
+FORMAT: Final = 3
+"""The version of the tables' layout. 2: what was written lately is put into the index of words sooner. 3: numbers of
+words are given out anew once all have been."""
 
 
 @dataclass(frozen=True, slots=True)

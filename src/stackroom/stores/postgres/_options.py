@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from stackroom import _keys as keys
+from stackroom.stores import _door
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +18,9 @@ _LONGEST: Final = 512
 _INDEXED: Final = frozenset({keys.TENANT, keys.SOURCE, keys.KIND, keys.FOLDER, keys.GROUPS, keys.TAGS})
 
 _LONG: Final = 86_400
+
+_MOST: Final = 2**31
+"""More rows than any answer holds, and few enough for the database to count."""
 
 
 def check_flags(**flags: object) -> None:
@@ -38,3 +42,8 @@ def check_lengths(metadata: Mapping[str, MetadataValue | None]) -> None:
         value = metadata[key]
         if any(len(str(item)) > _LONGEST for item in (value if isinstance(value, list) else [value])):
             raise ValueError(f"{key} is longer than {_LONGEST} characters, more than this store keeps")
+
+
+def check_limit(limit: object) -> int:
+    """Return a limit that the database can count to and that cuts off the same; ValueError when it is none."""
+    return min(_door.check_limit(limit), _MOST)

@@ -6,12 +6,13 @@ let no row through, whatever the statement says.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from stackroom import _keys as keys
 from stackroom._errors import StoreError
 from stackroom._filters import Eq, Filter, In, conjuncts
-from stackroom.stores.postgres._connections import Begin, Database, Session, Statement
+from stackroom.stores.postgres._connections import Begin, Database, Rows, Session, Statement, setting
 from stackroom.stores.postgres._names import Entry, tenant_key
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ TENANT: Final = "stackroom.tenant"
 GROUPS: Final = "stackroom.groups"
 ANY_GROUP: Final = "stackroom.any_group"
 
+_POLICY: Final = "stackroom_scope"
+
 _IS_TENANTS: Final = f"tenant = nullif(current_setting('{TENANT}', true), '')::uuid"
 _IS_GROUPS: Final = (
     f"(current_setting('{ANY_GROUP}', true) = 'yes' "
@@ -28,17 +31,53 @@ _IS_GROUPS: Final = (
 )
 
 
+_TENANTS_AS_STORED: Final = f"(tenant = (NULLIF(current_setting('{TENANT}'::text, true), ''::text))::uuid)"
+_GROUPS_AS_STORED: Final = (
+    f"((current_setting('{ANY_GROUP}'::text, true) = 'yes'::text) "
+    f"OR (acl_groups && (NULLIF(current_setting('{GROUPS}'::text, true), ''::text))::text[]))"
+)
+"""What the database makes of the above and prints of it. One that printed it otherwise would not be served."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """Which rows of a table are seen; what is written must be the tenant's."""
+
+    table: str
+    seen: str
+    seen_as_stored: str
+
+
+def _rules(entry: Entry) -> tuple[_Rule, ...]:
+    bare = entry.sources.rpartition(".")[2]
+    of_sources = f"(SELECT number FROM {entry.sources})"
+    of_sources_as_stored = f"( SELECT {bare}.number FROM {entry.names.schema}.{bare})"
+    return (
+        _Rule(entry.sources, f"{_IS_TENANTS} AND {_IS_GROUPS}", f"({_TENANTS_AS_STORED} AND {_GROUPS_AS_STORED})"),
+        _Rule(
+            entry.passages,
+            f"{_IS_TENANTS} AND source IN {of_sources}",
+            f"({_TENANTS_AS_STORED} AND (source IN {of_sources_as_stored}))",
+        ),
+        _Rule(entry.terms, _IS_TENANTS, _TENANTS_AS_STORED),
+    )
+
+
 def policy_statements(entry: Entry) -> Iterator[str]:
     """Yield the statements that lock a collection's tables, for their owner as well."""
-    rules = {
-        entry.sources: (f"{_IS_TENANTS} AND {_IS_GROUPS}", _IS_TENANTS),
-        entry.passages: (f"{_IS_TENANTS} AND source IN (SELECT number FROM {entry.sources})", _IS_TENANTS),
-        entry.terms: (_IS_TENANTS, _IS_TENANTS),
-    }
-    for table, (seen, written) in rules.items():
-        yield f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY"
-        yield f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY"
-        yield f"CREATE POLICY stackroom_scope ON {table} USING ({seen}) WITH CHECK ({written})"
+    for rule in _rules(entry):
+        yield f"ALTER TABLE {rule.table} ENABLE ROW LEVEL SECURITY"
+        yield f"ALTER TABLE {rule.table} FORCE ROW LEVEL SECURITY"
+        yield f"CREATE POLICY {_POLICY} ON {rule.table} USING ({rule.seen}) WITH CHECK ({_IS_TENANTS})"
+
+
+ANY_GROUP_SEEN: Final = setting(ANY_GROUP, "yes")
+"""Lets a transaction see all groups of its tenant: to find what is there, and to write other groups."""
+
+
+def groups_seen(where: Filter) -> Statement:
+    """Return the statement that lets a transaction see the groups that a filter asks for, and no more."""
+    return setting(ANY_GROUP, "yes" if _groups(where) is None else "no")
 
 
 def settings_of(tenant_id: str, where: Filter) -> dict[str, str]:
@@ -86,31 +125,45 @@ def check_open(database: Database, entry: Entry) -> None:
 
 
 def _problems(session: Session, entry: Entry) -> Iterator[str]:
-    tables = [entry.sources, entry.passages, entry.terms]
-    role, locked = session.ask(
+    rules = _rules(entry)
+    tables = {"tables": [rule.table for rule in rules]}
+    _, ((is_superuser, bypasses),), locked, policies = session.ask(
+        setting("search_path", "pg_catalog"),  # so that the policies' own tables are named in full
+        Statement("SELECT rolsuper, rolbypassrls FROM pg_roles WHERE rolname = current_user"),
         Statement(
-            "SELECT rolsuper, rolbypassrls FROM pg_roles WHERE rolname = current_user",
+            "SELECT pg_has_role(current_user, c.relowner, 'MEMBER'), c.relrowsecurity AND c.relforcerowsecurity "
+            "FROM unnest(%(tables)s::text[]) AS t(name) JOIN pg_class c ON c.oid = t.name::regclass",
+            tables,
         ),
         Statement(
-            "SELECT t.name, pg_has_role(current_user, c.relowner, 'MEMBER'), c.relrowsecurity, c.relforcerowsecurity, "
-            "EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid), "
-            "EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid AND p.polname <> 'stackroom_scope' "
-            "AND p.polpermissive) "
-            "FROM unnest(%(tables)s::text[]) AS t(name) JOIN pg_class c ON c.oid = t.name::regclass",
-            {"tables": tables},
+            "SELECT t.name, p.polname, p.polcmd = '*' AND p.polroles = '{0}', pg_get_expr(p.polqual, p.polrelid), "
+            "pg_get_expr(p.polwithcheck, p.polrelid) FROM unnest(%(tables)s::text[]) AS t(name) "
+            "JOIN pg_policy p ON p.polrelid = t.name::regclass WHERE p.polpermissive",
+            tables,
         ),
     )
-    is_superuser, bypasses = role[0]
     if is_superuser or bypasses:
         yield "the role is a superuser or has BYPASSRLS"
-    for _, is_owner, is_enabled, is_forced, has_policy, has_others in locked:
+    for is_owner, is_enforced in locked:
         if is_owner:
             yield "the role owns a table, or is a member of its owner"
-        if not (is_enabled and is_forced and has_policy):
-            yield "a table has no policy, or row-level security is not enabled and forced"
-        if has_others:
-            yield "a table has another permissive policy, which lets in more"
-    for table in tables:
-        ((sees,),) = session.ask(Statement(f"SELECT EXISTS (SELECT FROM {table})"))[0]
+        if not is_enforced:
+            yield "a table's row-level security is not enabled and forced"
+    for rule in rules:
+        yield from _problems_of_policies(rule, [row[1:] for row in policies if row[0] == rule.table])
+    for rule in rules:
+        ((sees,),) = session.ask(Statement(f"SELECT EXISTS (SELECT FROM {rule.table})"))[0]
         if sees:
             yield "a probe without a scope sees rows"
+
+
+def _problems_of_policies(rule: _Rule, policies: Rows) -> Iterator[str]:
+    ours = [rest for name, *rest in policies if name == _POLICY]
+    if not ours:
+        yield "a table has no policy"
+    if len(policies) > len(ours):
+        yield "a table has another permissive policy, which lets in more"
+    for is_for_all, seen, written in ours:
+        stored = [" ".join((text or "").replace('"', "").split()) for text in (seen, written)]
+        if not is_for_all or stored != [rule.seen_as_stored, _TENANTS_AS_STORED]:
+            yield "a policy is not the one that schema_sql() makes"

@@ -13,7 +13,7 @@ from stackroom.stores import _ranking
 from stackroom.stores._legs import Rankings
 from stackroom.stores._protocol import Match, Record
 from stackroom.stores.postgres._connections import Rows, Statement
-from stackroom.stores.postgres._dense import JOINED, MOST_BY_INDEX, Question, nearest, nearest_by_index
+from stackroom.stores.postgres._dense import JOINED, Graph, Question, Walk, nearest, nearest_by_index
 from stackroom.stores.postgres._lexical import best_worded
 from stackroom.stores.postgres._names import tenant_key
 from stackroom.stores.postgres._rows import RECORD, original_of, record, vector_of
@@ -101,6 +101,7 @@ class Sizes:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], int] = {}
         self._long: set[tuple[str, str]] = set()
+        self._graphs: dict[tuple[str, str], Graph] = {}
 
     def has_long_texts(self, place: Place) -> bool:
         """Tell whether a search there has found texts that were too long to ride along."""
@@ -119,35 +120,85 @@ class Sizes:
         if len(self._known) > 100_000:  # noqa: PLR2004 - some megabytes
             self._known.clear()
             self._long.clear()
+            self._graphs.clear()
         self._known[place.entry.token, place.tenant_id] = rows[0][0] if rows else 0
+
+    def graph(self, place: Place) -> Graph | None:
+        """Return what was last seen of the index that holds the tenant's vectors."""
+        return self._graphs.get((place.entry.token, place.tenant_id))
+
+    def learn_graph(self, place: Place, rows: Rows) -> Graph:
+        """Keep what was seen now, and return it; an index holds no fewer vectors than the tenant has."""
+        ((table, indexed, is_whole),) = rows
+        graph = Graph(table, max(int(indexed), self.of(place) or 0), is_whole)
+        self._graphs[place.entry.token, place.tenant_id] = graph
+        return graph
 
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """How the dense leg looks: exactly up to `exact_limit` allowed passages, by the index above, if there is one."""
+    """How the dense leg looks: exactly up to `exact_limit` allowed passages; above by the index, where that is quicker.
+
+    `is_locked`: under row-level security, where the index tells nothing of what it passes.
+    """
 
     exact_limit: int | None
+    is_locked: bool
     sizes: Sizes
 
     def question(self, asks: Transaction, place: Place, wanted: Wanted, columns: str) -> Question | None:
         """Return what to ask, None for no dense leg. Asks how much is allowed when that is not known to be little."""
         if wanted.query is None:
             return None
-        ask = nearest_by_index if self._takes_index(asks, place, wanted.limit) else nearest
-        return ask(place.entry, place.condition, wanted.query, wanted.limit, columns)
+        walk = self._walk(asks, place, wanted.limit)
+        if walk is None:
+            return nearest(place.entry, place.condition, wanted.query, wanted.limit, columns)
+        return nearest_by_index(place.entry, place.condition, wanted.query, walk, columns)
 
-    def _takes_index(self, asks: Transaction, place: Place, limit: int) -> bool:
-        if self.exact_limit is None or not place.entry.has_vector_index or limit > MOST_BY_INDEX:
-            return False
+    def _walk(self, asks: Transaction, place: Place, limit: int) -> Walk | None:
+        """Return how to walk the index, None to compare all."""
+        if self.exact_limit is None or not place.entry.has_vector_index:
+            return None
         known = self.sizes.of(place)
         if known is None:
             (rows,) = asks.ask(size(place))
             self.sizes.learn(place, rows)
             known = self.sizes.of(place) or 0
         if known <= self.exact_limit:
-            return False
-        ((allowed,),) = asks.ask(_count(place, most=self.exact_limit + 1))[0]
-        return int(allowed) > self.exact_limit
+            return None
+        asked = _graph(place, is_locked=self.is_locked)
+        graph = self.sizes.graph(place) or self.sizes.learn_graph(place, *asks.ask(asked))
+        most = max(self.exact_limit + 1, graph.enough(limit))
+        (((counted,),), found) = asks.ask(_count(place, most), asked)
+        if counted <= self.exact_limit:
+            return None
+        return self.sizes.learn_graph(place, found).walk(limit, int(counted))
+
+
+def _graph(place: Place, *, is_locked: bool) -> Statement:
+    """Return the statement that asks what holds the tenant's vectors in one index, about how many, and if it is whole.
+
+    It is whole where nothing is taken out of a walk before it is counted: no policy, and no tenant to name.
+    """
+    entry = place.entry
+    if not entry.partitions:
+        sql = "SELECT %(table)s::text, reltuples::float8, %(whole)s FROM pg_class WHERE oid = %(table)s::text::regclass"
+        return Statement(sql, {"table": entry.passages, "whole": not is_locked})
+    sql = (
+        "SELECT CASE WHEN may THEN part ELSE %(table)s::text END, reltuples::float8, may FROM ("
+        "SELECT part, c.reltuples, NOT %(is_locked)s AND has_table_privilege(c.oid, 'SELECT') AS may "
+        "FROM generate_series(0, %(last)s) AS n(at) CROSS JOIN LATERAL (SELECT %(table)s::text || '_' || at) AS m(part)"
+        " JOIN pg_class c ON c.oid = part::regclass "
+        "WHERE satisfies_hash_partition(%(table)s::text::regclass, %(parts)s, at, %(tenant)s)) found"
+    )
+    values = {
+        "table": entry.passages,
+        "is_locked": is_locked,
+        "last": entry.partitions - 1,
+        "parts": entry.partitions,
+        "tenant": tenant_key(place.tenant_id),
+    }
+    return Statement(sql, values)
 
 
 def size(place: Place) -> Statement:
@@ -179,7 +230,7 @@ def _near_rows(
 ) -> list[Rows]:
     """Ask the dense leg's question with others beside it, in one round trip; return its rows, then theirs.
 
-    When the index found too few, all that is allowed is compared.
+    When the index found too little, all that is allowed is compared.
     """
     before, asked, after = (
         ((), (), ()) if question is None else (question.before, (question.statement,), question.after)
@@ -187,7 +238,7 @@ def _near_rows(
     rows = asks.ask(*beside, *before, *asked, *after, size(place), last=last)
     how.sizes.learn(place, rows[-1])
     near = rows[len(beside) + len(before)] if question is not None else []
-    if question is not None and question.before and wanted.query is not None and len(near) < wanted.limit:
+    if question is not None and len(near) < question.needed and wanted.query is not None:
         near = asks.ask(nearest(place.entry, place.condition, wanted.query, wanted.limit, columns).statement)[0]
     return [near, *rows[: len(beside)]]
 

@@ -9,6 +9,7 @@ from stackroom._filters import And
 from stackroom.stores import _door
 from stackroom.stores._protocol import CollectionSpec, check_name
 from stackroom.stores.postgres._connections import Begin, Database, Session, Statement, setting
+from stackroom.stores.postgres._locks import Lock, opening
 from stackroom.stores.postgres._names import FORMAT, Entry, Names, token_of
 from stackroom.stores.postgres._policies import check_locked, check_open, settings_of
 from stackroom.stores.postgres._schema import (
@@ -22,7 +23,6 @@ from stackroom.stores.postgres._schema import (
     vector_index_statement,
 )
 from stackroom.stores.postgres._transaction import entry_of, registered
-from stackroom.stores.postgres._writes import Lock, opening
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
@@ -32,6 +32,9 @@ _PGVECTOR: Final = Statement("SELECT extversion FROM pg_extension WHERE extname 
 
 _OLDEST_SERVER: Final = 14
 _OLDEST_PGVECTOR: Final = (0, 8)
+
+_SPARE: Final = "~"
+"""What the name of empty tables begins with that were a collection's; no collection's name does."""
 
 _LONG_ENOUGH: Final = 30
 """Seconds that changes of the register wait for each other."""
@@ -62,19 +65,6 @@ def _check_pgvector(session: Session) -> None:
 
 class NoLibrary(StoreError):
     """There are no tables of ours, and none are to be made."""
-
-
-def check_replica(database: Database, readers: Database, names: Names) -> None:
-    """Raise a StoreError unless what is read is a replica of this very library that commits wait for."""
-    library = Statement(f"SELECT identity::text FROM {names.of('library')}")
-    standbys = Statement("SELECT current_setting('synchronous_standby_names') <> ''")
-    replica = Statement("SELECT pg_is_in_recovery()")
-    own, ((waits,),) = database.run(Begin.READING, lambda session: session.ask(library, standbys, last=True))
-    theirs, ((follows,),) = readers.run(Begin.READING, lambda session: session.ask(library, replica, last=True))
-    if own != theirs or not follows:
-        raise StoreError("read_dsn is no replica of this database; name a streaming replica, or leave it out")
-    if not waits:
-        raise StoreError("no replica is synchronous: set synchronous_standby_names, or reads would lag behind writes")
 
 
 class Register:
@@ -128,7 +118,7 @@ class Register:
         return str(identity)
 
     def _all_names(self) -> list[str]:
-        asked = Statement(f"SELECT name FROM {self._names.of('collections')}")
+        asked = Statement(f"SELECT name FROM {self._names.of('collections')} WHERE left(name, 1) <> '{_SPARE}'")
         (rows,) = self._database.run(Begin.READING, lambda session: session.ask(asked, last=True))
         return [name for (name,) in rows]
 
@@ -191,12 +181,8 @@ class Register:
         """Make a collection, or find that an equal one is there."""
         there = self.look(name)
         if there is None:
-            if not self._manages_schema:
-                raise CapabilityError(
-                    f"this store runs no DDL, and there is no collection {name!r}; run the statements of "
-                    "schema_sql(name, spec) first"
-                )
-            self._database.run(Begin.WRITING, lambda session: self._create(session, name, spec))
+            make = self._create if self._manages_schema else self._take_spare
+            self._database.run(Begin.WRITING, lambda session: make(session, name, spec))
             there = self.look(name)
         if there is None or there.spec != spec:
             raise Conflict(f"collection {name!r} exists with another dimension or fingerprint; choose another name")
@@ -227,14 +213,40 @@ class Register:
         )
         session.ask(*(Statement(sql) for sql in collection_statements(entry)), Statement(insert, values), last=True)
 
+    def _take_spare(self, session: Session, name: str, spec: CollectionSpec) -> None:
+        """Give the name to empty tables that a dropped collection of the same dimension left."""
+        spares = (
+            f"SELECT token FROM {self._names.of('collections')} "
+            f"WHERE left(name, 1) = '{_SPARE}' AND dimension = %(dimension)s "
+            "ORDER BY has_vector_index DESC, name LIMIT 1"
+        )
+        *_, rows, found = session.ask(
+            *opening([Lock(self._names.key("library"), shared=False)], _LONG_ENOUGH),
+            registered(self._names, name),
+            Statement(spares, {"dimension": spec.dimension}),
+        )
+        if rows:
+            return
+        if not found:
+            raise CapabilityError(
+                f"this store runs no DDL, and there is no collection {name!r}, nor one of this dimension that was "
+                "dropped; run the statements of schema_sql(name, spec) first"
+            )
+        values = {"name": name, "fingerprint": spec.fingerprint, "token": found[0][0]}
+        taken = (
+            f"UPDATE {self._names.of('collections')} SET name = %(name)s::text, fingerprint = %(fingerprint)s::text "
+            "WHERE token = %(token)s"
+        )
+        session.ask(Statement(taken, values), last=True)
+
     def drop(self, name: str) -> None:
-        """Take a collection away with all it holds; without DDL, its tables stay, empty."""
+        """Take a collection away with all it holds; without DDL, its tables stay, empty, for one to come."""
         check_name(name)
 
         def work(session: Session) -> None:
             entry = entry_of(self._names, name, session.ask(*self._alone(name), registered(self._names, name))[-1])
             if entry is not None:
-                session.ask(*self._drop(session, entry), self._unregistered(name), last=True)
+                session.ask(*self._drop(session, entry), self._unregistered(entry), last=True)
 
         self._database.run(Begin.WRITING, work)
         self._known.pop(name, None)
@@ -258,7 +270,7 @@ class Register:
                 moved = f"UPDATE {self._names.of('collections')} SET name = %(name)s::text WHERE token = %(token)s"
                 session.ask(
                     *self._drop(session, taken),
-                    self._unregistered(name),
+                    self._unregistered(taken),
                     Statement(moved, {"name": name, "token": taking.token}),
                     last=True,
                 )
@@ -311,5 +323,10 @@ class Register:
             for statement in (*(setting(*said) for said in settings_of(tenant_id, And()).items()), *statements)
         ]
 
-    def _unregistered(self, name: str) -> Statement:
-        return Statement(f"DELETE FROM {self._names.of('collections')} WHERE name = %(name)s::text", {"name": name})
+    def _unregistered(self, entry: Entry) -> Statement:
+        """Return the statement that takes a name out of the register; tables that stay get one nobody can ask for."""
+        if self._manages_schema:
+            sql = f"DELETE FROM {self._names.of('collections')} WHERE token = %(token)s"
+            return Statement(sql, {"token": entry.token})
+        sql = f"UPDATE {self._names.of('collections')} SET name = %(spare)s::text WHERE token = %(token)s"
+        return Statement(sql, {"spare": f"{_SPARE}{entry.token}", "token": entry.token})

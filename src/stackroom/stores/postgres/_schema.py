@@ -68,7 +68,7 @@ def schema_sql(
             statements += policy_statements(entry)
         statements.append(_registered(entry))
         if role is not None:
-            statements += _grants(entry, role)
+            statements += _grants(entry, role, is_locked=row_level_security)
     return "".join(f"{statement};\n" for statement in statements)
 
 
@@ -110,7 +110,7 @@ def library_statements(names: Names) -> Iterator[str]:
         "    has_vector_index boolean NOT NULL\n)"
     )
     yield f"CREATE SEQUENCE IF NOT EXISTS {names.of('versions')}"
-    yield f"CREATE SEQUENCE IF NOT EXISTS {names.of('term_numbers')} MAXVALUE {WORDS}"
+    yield f"CREATE SEQUENCE IF NOT EXISTS {names.of('term_numbers')} MAXVALUE {WORDS} CYCLE"
 
 
 def upgrade_statements(names: Names, since: int) -> Iterator[str]:
@@ -122,6 +122,8 @@ def upgrade_statements(names: Names, since: int) -> Iterator[str]:
             f"EXECUTE format('ALTER INDEX {index} SET (gin_pending_list_limit = {_PENDING})', collection); "
             "END LOOP; END $$"
         )
+    if since <= 2:  # noqa: PLR2004 - a format
+        yield f"ALTER SEQUENCE {names.of('term_numbers')} CYCLE"
     yield f"UPDATE {names.of('library')} SET format = {FORMAT}"
 
 
@@ -229,7 +231,7 @@ def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _grants(entry: Entry, role: str) -> Iterator[str]:
+def _grants(entry: Entry, role: str, *, is_locked: bool) -> Iterator[str]:
     if not isinstance(role, str) or not role.isidentifier():
         raise ValueError("role must be a plain name: letters, digits and _")
     names = entry.names
@@ -238,3 +240,6 @@ def _grants(entry: Entry, role: str) -> Iterator[str]:
     yield f'GRANT SELECT, UPDATE, DELETE ON {names.of("collections")} TO "{role}"'
     yield f'GRANT USAGE ON SEQUENCE {names.of("versions")}, {names.of("term_numbers")} TO "{role}"'
     yield f'GRANT SELECT, INSERT, UPDATE, DELETE ON {", ".join(entry.tables)} TO "{role}"'
+    if not is_locked:  # a policy does not hold for who asks a partition by its own name
+        for number in range(entry.partitions):
+            yield f'GRANT SELECT ON {entry.passages}_{number} TO "{role}"'

@@ -28,13 +28,15 @@ from stackroom.stores.postgres import _reads, _writes
 from stackroom.stores.postgres._connections import Begin, Database, Statement, TablesAreGone, setting
 from stackroom.stores.postgres._dense import JOINED
 from stackroom.stores.postgres._names import FORMAT, Entry, Names
-from stackroom.stores.postgres._options import check_flags, check_lengths, check_seconds
+from stackroom.stores.postgres._options import check_flags, check_lengths, check_limit, check_seconds
 from stackroom.stores.postgres._policies import settings_of
 from stackroom.stores.postgres._reads import Place
-from stackroom.stores.postgres._register import Register, check_replica
+from stackroom.stores.postgres._register import Register
+from stackroom.stores.postgres._replica import check_replica
 from stackroom.stores.postgres._schema import MAX_DIMENSION, check_partitions
 from stackroom.stores.postgres._transaction import Transaction
 from stackroom.stores.postgres._where import condition
+from stackroom.stores.postgres._writing import Writers
 from stackroom.text._arguments import require_size
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from stackroom._model import Page
     from stackroom._values import MetadataValue
     from stackroom.stores._legs import Choose, LegsQuery
+    from stackroom.stores.postgres._locks import WriteTransaction
 
 T = TypeVar("T")
 Checked = TypeVar("Checked")
@@ -63,9 +66,10 @@ class PostgresStore:
     with `manage_schema=False` the store runs no DDL (see `schema_sql`). StoreUnavailable when the server does not
     answer within `connect_timeout` seconds.
 
-    Dense search compares all that is allowed up to `exact_limit` passages (at least 1,000), and walks an HNSW index
-    above; with `exact=True` it always compares all. `vector_index=False` makes collections without the index, for
-    `build_vector_index` to make it once they are loaded; `partitions` splits a collection's passages by tenant.
+    Dense search compares all that is allowed up to `exact_limit` passages (at least 1,000). Above, it walks an HNSW
+    index where that is quicker, and compares all when the walk brings too little; with `exact=True` it always does.
+    `vector_index=False` makes collections without the index, for `build_vector_index` to make it once they are loaded;
+    `partitions` splits a collection's passages by tenant.
 
     A write waits up to `lock_timeout` seconds for another one of the same source, then StoreUnavailable; with 0 it
     does not wait: Conflict. `row_level_security=True` serves only where the database keeps every scope as a second
@@ -82,7 +86,7 @@ class PostgresStore:
         prefix: str = "stackroom_",
         manage_schema: bool = True,
         exact: bool = False,
-        exact_limit: int = 50_000,
+        exact_limit: int = 10_000,
         partitions: int = 0,
         vector_index: bool = True,
         row_level_security: bool = False,
@@ -105,8 +109,7 @@ class PostgresStore:
         check_seconds("lock_timeout", lock_timeout, least=0)
         check_seconds("connect_timeout", connect_timeout, least=0.001)
         self._is_locked = row_level_security
-        self._lock_timeout = lock_timeout
-        self._how = _reads.Dense(None if exact else exact_limit, _reads.Sizes())
+        self._how = _reads.Dense(None if exact else exact_limit, row_level_security, _reads.Sizes())
         self._process = os.getpid()
         self._close_lock = threading.Lock()
         self._is_closed = False
@@ -118,6 +121,7 @@ class PostgresStore:
             connect_timeout=connect_timeout,
             waits_for_replica=read_dsn is not None,
         )
+        self._writers = Writers(self._database, lock_timeout, self._settings)
         self._register = Register(
             self._database,
             names,
@@ -225,27 +229,17 @@ class PostgresStore:
             return batch
 
         def work(place: Place, batch: _door.Batch) -> int:
-            replacing = _writes.Replacing(place, batch, expect, copies=not self._is_locked)
-            return self._replaced(place, where, batch, replacing)
+            replacing = _writes.Replacing(place, batch, expect, is_locked=self._is_locked)
+            return self._writers.replace(place, where, replacing)
 
         return self._at_once(name, tenant_id, where, check, work)
-
-    def _replaced(self, place: Place, where: Filter, batch: _door.Batch, replacing: _writes.Replacing) -> int:
-        """Run a replace; words that have no number yet get one first."""
-        for _ in range(_TRIES):
-            try:
-                return self._write(place, where, replacing.run, batch.sources)
-            except _writes.TermsAreMissing as missing:
-                terms = missing.terms
-            self._write(place, where, partial(_learn, place, terms), locks=False)
-        raise StoreUnavailable("other writers forgot this write's words again and again; try again")
 
     def update(self, name: str, patch: Mapping[str, MetadataValue | None], *, where: Filter) -> int:
         """Set the keys of `patch` on every record that `where` matches; see `VectorStore.update`."""
         self._check_open()
         checked = _door.check_patch(patch, _door.check_condition(where))
         check_lengths(checked)
-        return self._write_each(name, where, partial(_writes.update, patch=checked))
+        return self._write_each(name, where, partial(_writes.update, patch=checked, is_locked=self._is_locked))
 
     def delete(self, name: str, *, where: Filter) -> int:
         """Take away what `where` matches and answer how many records went."""
@@ -266,7 +260,7 @@ class PostgresStore:
             _door.check_fingerprint(entry.spec, fingerprint)
             query = _ranking.unit(_door.query_vector(vector, entry.spec.dimension))
             _door.check_where(where)
-            return _reads.Wanted(query, None, _door.check_limit(limit))
+            return _reads.Wanted(query, None, check_limit(limit))
 
         def work(asks: Transaction, place: Place, wanted: _reads.Wanted) -> list[Match]:
             return _reads.dense(asks, place, wanted, self._how)
@@ -278,7 +272,7 @@ class PostgresStore:
         self._check_open()
         _door.check_query(query)
         _door.check_where(where)
-        wanted = _reads.Wanted(None, query, _door.check_limit(limit))
+        wanted = _reads.Wanted(None, query, check_limit(limit))
         return merged(self._read_each(name, where, lambda _: wanted, _reads.lexical), limit)
 
     def legs(self, name: str, asked: LegsQuery, choose: Choose, *, fingerprint: str) -> list[Record]:
@@ -315,7 +309,7 @@ class PostgresStore:
         """Return matching records behind `after` in the order of tenant id, source id, index."""
         self._check_open()
         _door.check_where(where)
-        _door.check_limit(limit)
+        limit = check_limit(limit)
         begin = _door.check_cursor(after)
         found: list[Record] = []
 
@@ -393,11 +387,11 @@ class PostgresStore:
             Begin.READING, lambda session: work(Transaction(session, entry, opening), place, checked)
         )
 
-    def _write_each(self, name: str, where: Filter, work: Callable[[Transaction, Place], int]) -> int:
+    def _write_each(self, name: str, where: Filter, work: Callable[[WriteTransaction, Place], int]) -> int:
         """Do something in every tenant that a filter may concern, each a transaction of its own; add up the answers."""
 
         def in_tenant(place: Place, _: None) -> int:
-            return self._write(place, where, lambda asks: work(asks, place))
+            return self._writers.write(place, where, lambda asks: work(asks, place))
 
         tenants = self._again_when_gone(name, lambda entry: self._tenants(entry, where))
         return sum(self._at_once(name, tenant_id, where, lambda _: None, in_tenant) for tenant_id in tenants)
@@ -440,22 +434,6 @@ class PostgresStore:
             raise refused
         return now, check(now)
 
-    def _write(
-        self,
-        place: Place,
-        where: Filter,
-        work: Callable[[Transaction], T],
-        sources: Iterable[str] = (),
-        *,
-        locks: bool = True,
-    ) -> T:
-        names, collection = place.entry.names, place.entry.name
-        taken = _writes.locks(names, collection, place.tenant_id, where, sources) if locks else []
-        opening = [*self._settings(place.tenant_id, where), *_writes.opening(taken, self._lock_timeout)]
-        return self._database.run(
-            Begin.WRITING, lambda session: work(_writes.WriteTransaction(session, place.entry, opening, writes=True))
-        )
-
     def _settings(self, tenant_id: str, where: Filter) -> list[Statement]:
         """Return what a transaction must say of itself to see anything under row-level security."""
         return [setting(*said) for said in settings_of(tenant_id, where).items()] if self._is_locked else []
@@ -482,7 +460,3 @@ class PostgresStore:
         """Return no tenants, of a collection that must yet be there."""
         self._register.fresh_entry(entry.name)
         return []
-
-
-def _learn(place: Place, terms: list[str], asks: Transaction) -> None:
-    asks.ask(*_writes.learned(place, terms), last=True)

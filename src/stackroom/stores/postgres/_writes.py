@@ -1,25 +1,20 @@
-"""What one tenant's part of a collection takes: replace, update and delete, each one transaction under its locks.
-
-A write that names its sources holds each of them, and shares the tenant with other such writes; any other has the
-tenant alone. All share the collection with everything but a swap or drop. The counts of words are changed last, in one
-statement under a lock of their own, so that writers of one tenant wait for each other no longer than that takes.
-"""
+"""What one tenant's part of a collection takes: replace, update and delete, each one transaction under its locks."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from stackroom import _keys as keys
 from stackroom._errors import Conflict
-from stackroom._filters import Filter, named_values
 from stackroom.stores import _door
 from stackroom.stores.postgres import _json
-from stackroom.stores.postgres._connections import Rows, Statement, setting
+from stackroom.stores.postgres._connections import Rows, Statement
+from stackroom.stores.postgres._counts import forgotten_later, statistics
 from stackroom.stores.postgres._dense import JOINED
 from stackroom.stores.postgres._names import tenant_key
+from stackroom.stores.postgres._policies import ANY_GROUP_SEEN, groups_seen
 from stackroom.stores.postgres._rows import (
     COLUMNS,
     INSERT_PASSAGES,
@@ -32,22 +27,17 @@ from stackroom.stores.postgres._rows import (
     words,
 )
 from stackroom.stores.postgres._schema import MOST_WORDS
-from stackroom.stores.postgres._transaction import Transaction
+from stackroom.stores.postgres._where import Condition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from stackroom._values import MetadataValue
     from stackroom.stores._door import Batch
     from stackroom.stores._protocol import Record
-    from stackroom.stores.postgres._names import Names
+    from stackroom.stores.postgres._locks import WriteTransaction
     from stackroom.stores.postgres._reads import Place
-
-_MOST_LOCKS: Final = 32
-"""A write that names more sources takes the tenant alone: the server's room for locks is shared by all."""
-
-_IS_ALONE: Final = "(SELECT pg_try_advisory_xact_lock(%(lock)s))"
 
 _IN_A_SOURCE: Final = (
     "number bigint, tenant uuid, tenant_id text, source_id text, version bigint, passages integer, kind text, "
@@ -62,50 +52,6 @@ class TermsAreMissing(Exception):
     def __init__(self, terms: list[str]) -> None:
         super().__init__("words without a number")
         self.terms = terms
-
-
-@dataclass(frozen=True, slots=True)
-class Lock:
-    """An advisory lock, kept until the transaction ends; shared with those who share it, too."""
-
-    key: int
-    shared: bool
-
-    def statement(self, *, waits: bool) -> Statement:
-        """Return the statement that takes it; when it does not wait, it answers whether it could."""
-        name = f"pg_{'' if waits else 'try_'}advisory_xact_lock{'_shared' if self.shared else ''}"
-        return Statement(f"SELECT {name}(%(key)s)", {"key": self.key})
-
-
-@dataclass(slots=True)
-class WriteTransaction(Transaction):
-    """A transaction that took its locks first; Conflict when it does not wait and one was not to be had."""
-
-    def opened(self, rows: Sequence[Rows]) -> None:
-        """See that every lock was taken."""
-        if any(row == (False,) for answer in rows for row in answer):
-            raise Conflict("somebody else is writing this source just now; try again with fresh data")
-
-
-def locks(names: Names, collection: str, tenant_id: str, where: Filter, sources: Iterable[str] = ()) -> list[Lock]:
-    """Return the locks of a write within one tenant, in the order in which everybody takes them."""
-    taken = [Lock(names.key("collection", collection), shared=True)]
-    named = named_values(where, keys.SOURCE)
-    if named is None or len(named := named | set(sources)) > _MOST_LOCKS:
-        return [*taken, Lock(_tenant_lock(names, collection, tenant_id), shared=False)]
-    of_sources = sorted(names.key("source", collection, tenant_id, source_id) for source_id in named)
-    shared = Lock(_tenant_lock(names, collection, tenant_id), shared=True)
-    return [*taken, shared, *(Lock(key, shared=False) for key in of_sources)]
-
-
-def _tenant_lock(names: Names, collection: str, tenant_id: str) -> int:
-    return names.key("tenant", collection, tenant_id)
-
-
-def opening(taken: Iterable[Lock], seconds: float) -> list[Statement]:
-    """Return the statements that take locks: waiting so long at most, or, for 0 seconds, not at all."""
-    wait = setting("lock_timeout", f"{math.ceil(seconds * 1000) or 30_000}ms")
-    return [wait, *(lock.statement(waits=seconds > 0) for lock in taken)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +116,7 @@ class Replacing:
     place: Place
     batch: Batch
     expect: AbstractSet[int] | None
-    copies: bool
+    is_locked: bool
     terms: list[Counter[str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -180,12 +126,16 @@ class Replacing:
     def _records(self) -> list[Record]:
         return [record for of_source in self.batch.sources.values() for record in of_source]
 
-    def run(self, asks: Transaction) -> int:
+    def run(self, asks: WriteTransaction) -> int:
         """Take away what goes, put what comes; answer how much went."""
         wanted = sorted(set().union(*self.terms))
-        touched, held, there, numbers, versions, tenant = asks.ask(
-            *_taking(self.place), self._stored_sources(), self._numbers(wanted), self._versions(), self._tenant()
+        look = [self._stored_sources()]
+        if self.is_locked:  # what is there in groups that `where` does not name must be found, too
+            look = [ANY_GROUP_SEEN, *look, groups_seen(self.batch.where)]
+        touched, held, numbers, versions, tenant, *looked = asks.ask(
+            *_taking(self.place), self._numbers(wanted), self._versions(), self._tenant(), *look
         )
+        there = looked[1 if self.is_locked else 0]
         taking = _taken(touched, held)
         self._check(taking, {source_id for (source_id,) in there})
         number_of: dict[str, int] = dict(numbers)
@@ -197,7 +147,7 @@ class Replacing:
         change = Counter({number: -times for number, times in taking.words.items()})
         for passage in passages:
             change.update(passage.words.numbers.tolist())
-        asks.ask(*statistics(self.place, change, len(passages) - taking.records), last=True)
+        _end(asks, self.place, change, len(passages) - taking.records)
         return taking.records
 
     def _check(self, taking: Taking, there: set[str]) -> None:
@@ -251,11 +201,11 @@ class Replacing:
         )
         return [Statement(sql, {"rows": f"[{','.join(rows)}]"})]
 
-    def _write(self, asks: Transaction, passages: Sequence[NewPassage]) -> None:
+    def _write(self, asks: WriteTransaction, passages: Sequence[NewPassage]) -> None:
         """Write passages by COPY; those with too many words, and all under row-level security, by INSERT."""
         tenant = tenant_key(self.place.tenant_id)
-        plain = [of for of in passages if self.copies and len(of.words.numbers) <= MOST_WORDS]
-        others = [of for of in passages if not self.copies or len(of.words.numbers) > MOST_WORDS]
+        plain = [of for of in passages if not self.is_locked and len(of.words.numbers) <= MOST_WORDS]
+        others = [of for of in passages if self.is_locked or len(of.words.numbers) > MOST_WORDS]
         if plain:
             sql = f"COPY {self.place.entry.passages} ({COLUMNS}) FROM STDIN (FORMAT binary)"
             asks.session.copy(sql, copied(tenant, plain))
@@ -288,68 +238,23 @@ def _removals(place: Place, taking: Taking) -> list[Statement]:
     return found
 
 
-def statistics(place: Place, change: Mapping[int, int], passages: int) -> list[Statement]:
-    """Return the statements that bring the tenant's counts up to date.
-
-    Words that nothing holds any more are forgotten, and a tenant without passages, when nobody else is writing there.
-    """
-    changed = {number: by for number, by in change.items() if by}
-    names, collection = place.entry.names, place.entry.name
-    values: dict[str, Any] = {
-        "tenant": tenant_key(place.tenant_id),
-        "numbers": list(changed),
-        "by": list(changed.values()),
-        "passages": passages,
-        "fewer": [number for number, by in changed.items() if by < 0],
-        "lock": _tenant_lock(names, collection, place.tenant_id),
-    }
-    found = [Lock(names.key("words", collection, place.tenant_id), shared=False).statement(waits=True)]
-    if changed:
-        sql = (
-            f"UPDATE {place.entry.terms} t SET holding = t.holding + c.change FROM unnest(%(numbers)s::integer[], "
-            "%(by)s::integer[]) AS c(number, change) WHERE t.tenant = %(tenant)s AND t.number = c.number"
-        )
-        found.append(Statement(sql, values))
-    if passages:
-        sql = f"UPDATE {place.entry.tenants} SET passages = passages + %(passages)s WHERE tenant = %(tenant)s"
-        found.append(Statement(sql, values))
-    if values["fewer"]:
-        sql = (
-            f"DELETE FROM {place.entry.terms} WHERE tenant = %(tenant)s AND number = ANY(%(fewer)s::integer[]) "
-            f"AND holding = 0 AND {_IS_ALONE}"
-        )
-        found.append(Statement(sql, values))
-    if passages < 0:
-        sql = f"DELETE FROM {place.entry.tenants} WHERE tenant = %(tenant)s AND passages = 0 AND {_IS_ALONE}"
-        found.append(Statement(sql, values))
-    return found
-
-
-def learned(place: Place, terms: Sequence[str]) -> list[Statement]:
-    """Return the statements that give words their numbers, and a new tenant its row."""
-    values = {"tenant": tenant_key(place.tenant_id), "tenant_id": place.tenant_id, "terms": list(terms)}
-    of_terms = (
-        f"INSERT INTO {place.entry.terms} (tenant, term) SELECT %(tenant)s, term FROM unnest(%(terms)s::text[]) "
-        "AS given(term) ORDER BY term ON CONFLICT (tenant, term) DO NOTHING"
-    )
-    of_tenant = (
-        f"INSERT INTO {place.entry.tenants} (tenant, tenant_id) VALUES (%(tenant)s, %(tenant_id)s::text) "
-        "ON CONFLICT (tenant) DO NOTHING"
-    )
-    return [Statement(of_tenant, values), Statement(of_terms, values)]
-
-
-def delete(asks: Transaction, place: Place) -> int:
+def delete(asks: WriteTransaction, place: Place) -> int:
     """Take away what `where` matches; answer how many records went."""
     taking = _taken(*asks.ask(*_taking(place)))
     if not taking.touched:
         return 0
     change = {number: -times for number, times in taking.words.items()}
-    asks.ask(*_removals(place, taking), *statistics(place, change, -taking.records), last=True)
+    _end(asks, place, change, -taking.records, *_removals(place, taking))
     return taking.records
 
 
-def remove_tenant(asks: Transaction, place: Place) -> int:
+def _end(asks: WriteTransaction, place: Place, change: Mapping[int, int], passages: int, *before: Statement) -> None:
+    """Bring the tenant's counts up to date as the last of a transaction, and end it."""
+    asks.to_forget = forgotten_later(change)
+    asks.ask(*before, *statistics(place, change, passages), last=True)
+
+
+def remove_tenant(asks: WriteTransaction, place: Place) -> int:
     """Take away all of a tenant, its words uncounted; answer how many records went. The tenant must be held alone."""
     values = {"tenant": tenant_key(place.tenant_id)}
     passages, *others = place.entry.tables
@@ -359,15 +264,21 @@ def remove_tenant(asks: Transaction, place: Place) -> int:
     return int(number)
 
 
-def update(asks: Transaction, place: Place, patch: Mapping[str, MetadataValue | None]) -> int:
-    """Lay a patch over what `where` matches; answer how many records matched. A source's keys are one row."""
+def update(asks: WriteTransaction, place: Place, patch: Mapping[str, MetadataValue | None], *, is_locked: bool) -> int:
+    """Lay a patch over what `where` matches; answer how many records matched. A source's keys are one row.
+
+    Under row-level security a row that gets other groups must be seen with them, too: its source is looked up first.
+    """
     of_source = {key: value for key, value in patch.items() if keys.is_source_key(key)}
     own = {key: value for key, value in patch.items() if key not in of_source}
-    answers = asks.ask(
-        *([_own_update(place, own, touches=not of_source)] if own else []),
-        *([_source_update(place, of_source)] if of_source else []),
-        last=True,
-    )
+    statements = [_own_update(place, own, touches=not of_source)] if own else []
+    if is_locked and keys.GROUPS in of_source:
+        found = f"SELECT s.number FROM {place.entry.sources} s WHERE {place.condition.of_source} FOR NO KEY UPDATE"
+        *_, rows = asks.ask(*statements, Statement(found, place.condition.values))
+        values = {"tenant": tenant_key(place.tenant_id), "numbers": [number for (number,) in rows]}
+        named = Condition("s.tenant = %(tenant)s AND s.number = ANY(%(numbers)s::bigint[])", None, values)
+        place, statements = replace(place, condition=named), [ANY_GROUP_SEEN]
+    answers = asks.ask(*statements, *([_source_update(place, of_source)] if of_source else []), last=True)
     return sum(int(number) for (number,) in answers[-1])
 
 
