@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from tests.guards.of_indexing import BULK
+from tests.guards.of_postgres import POSTGRES
 from tests.guards.of_stores import THE_STORES
 from tests.guards.of_the_library import EMPTY_LISTS, ONE_EMBEDDER, THE_CHECK, THE_SCOPE, WRITES
 
-GUARDS: Final = (*THE_SCOPE, *EMPTY_LISTS, *THE_CHECK, *WRITES, *ONE_EMBEDDER, *THE_STORES, *BULK)
+GUARDS: Final = (*THE_SCOPE, *EMPTY_LISTS, *THE_CHECK, *WRITES, *ONE_EMBEDDER, *THE_STORES, *POSTGRES, *BULK)
