@@ -22,6 +22,7 @@ import psycopg
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 from corpus import DIMENSION, SHARES, TENANTS, Corpus, scopes
+from plans import print_plans
 from recall import measure
 from tests.postgres_server import running
 
@@ -361,6 +362,7 @@ def main() -> None:
     parser.add_argument("--passages", type=int, default=100_000)
     parser.add_argument("--queries", type=int, default=30)
     parser.add_argument("--recall", action="store_true", help="Recall by scope size alone, with groups of three kinds.")
+    parser.add_argument("--plans", action="store_true", help="The plans of PostgresStore alone.")
     parser.add_argument("--exact-limit", type=int, default=10_000, help="With --recall: the store's option.")
     parser.add_argument("--sides", nargs="+", default=[*SIDES], choices=[*SIDES])
     arguments = parser.parse_args()
@@ -373,11 +375,14 @@ def main() -> None:
             print(f"\nload at the end {os.getloadavg()[0]:.1f}")
             return
         sides = {}
-        for name in arguments.sides:
+        for name in ["stackroom"] if arguments.plans else arguments.sides:
             sides[name] = SIDES[name](server.dsn)
             print(f"{name}: {load(sides[name], corpus)}", flush=True)
         with psycopg.connect(server.dsn, autocommit=True) as connection:
             connection.execute("VACUUM ANALYZE")
+        if arguments.plans:
+            print_plans(sides["stackroom"].store, server.dsn, COLLECTION)  # type: ignore[attr-defined] # it is Ours
+            return
         search(sides, corpus, arguments.queries)
         writes(sides, corpus)
         print(f"\nload at the end {os.getloadavg()[0]:.1f}")

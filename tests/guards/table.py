@@ -10,6 +10,7 @@ from typing import Final
 
 from tests.guards.of_copying import COPYING
 from tests.guards.of_indexing import BULK
+from tests.guards.of_postgres import POSTGRES
 from tests.guards.of_rankers import RANKERS
 from tests.guards.of_stores import THE_STORES
 from tests.guards.of_the_library import EMPTY_LISTS, ONE_EMBEDDER, THE_CHECK, THE_SCOPE, WRITES
@@ -21,6 +22,7 @@ GUARDS: Final = (
     *WRITES,
     *ONE_EMBEDDER,
     *THE_STORES,
+    *POSTGRES,
     *BULK,
     *RANKERS,
     *COPYING,

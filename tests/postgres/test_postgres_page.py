@@ -34,7 +34,9 @@ def test_the_page_works_from_an_empty_server_on(server: Server, tmp_path: Path) 
     def here(text: str) -> str:
         """Put this server in the place of the page's."""
         for user in ("postgres", "app"):
-            text = text.replace(f"postgresql://{user}@localhost/acme", server.dsn_of("acme", user))
+            dsn = server.dsn_of("acme", user)
+            text = text.replace(f"postgresql://{user}@localhost/acme?", f"{dsn}&")
+            text = text.replace(f"postgresql://{user}@localhost/acme", dsn)
         return text
 
     namespace: dict[str, Any] = {}
@@ -52,5 +54,5 @@ def test_the_page_works_from_an_empty_server_on(server: Server, tmp_path: Path) 
             environment.pop("STACKROOM_EMBEDDER", None)
             subprocess.run(["sh", "-ec", here(text)], check=True, cwd=tmp_path, env=environment)  # noqa: S607 - as above
     assert {"sql", "python", "sh"} <= set(ran)
-    for name in ("store", "locked", "loading"):
+    for name in ("store", "locked", "loading", "plain"):
         namespace[name].close()

@@ -156,6 +156,23 @@ def test_a_source_that_is_there_in_other_groups_is_a_conflict_and_stays(store: P
     assert store.replace("c", [record("new")], where=where) == 0
 
 
+def test_a_replace_that_has_looked_at_other_groups_sees_them_no_more(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it takes away goes by what is seen, should a condition be missing there."""
+    from stackroom.stores.postgres import _writes
+
+    removals = _writes._removals  # noqa: SLF001 - which a fault would have name what it must not
+
+    def all_of(place: Any, taking: Any) -> Any:
+        numbers = [*range(1_000)]
+        return [dataclasses.replace(of, values={**of.values, "whole": numbers}) for of in removals(place, taking)]
+
+    monkeypatch.setattr(_writes, "_removals", all_of)
+    assert store.replace("c", [record("mine", "new")], where=And(scope(), Eq("sourceId", "mine"))) == 1
+    assert READS["scan"](store, Eq("tenantId", "t")) == ["mine#0", "theirs#0"]
+
+
 def test_a_partition_that_is_asked_by_its_name_tells_nothing(locked: Locked) -> None:
     """Policies of a table do not hold for its partitions: the role must have no rights to those."""
     sql = schema_sql(
