@@ -1,5 +1,6 @@
 """Stackroom: sources over any vector store. A search reads only what its scope may see."""
 
+from stackroom._async import AsyncLibrary
 from stackroom._errors import (
     CapabilityError,
     Conflict,
@@ -37,6 +38,7 @@ from stackroom.text import (
 __all__ = [
     "RRF",
     "Answer",
+    "AsyncLibrary",
     "CapabilityError",
     "Conflict",
     "DocumentChunk",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 import numpy as np
 
 from stackroom import _keys as keys
+from stackroom._cancel import raise_if_interrupted
 from stackroom._check import Check
 from stackroom._claims import Claim, claims_of
 from stackroom._errors import Conflict, EmbedderMismatch, ScopeError, SourceError
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from stackroom._async import AsyncLibrary
     from stackroom._values import MetadataValue
 
 SAME_MODEL: Final = 0.99
@@ -143,6 +145,12 @@ class Library:
             store.close()
             raise
         return library
+
+    def as_async(self, *, max_threads: int = 40) -> AsyncLibrary:
+        """Return these methods to be awaited; see `AsyncLibrary`."""
+        from stackroom._async import AsyncLibrary
+
+        return AsyncLibrary.of(self, max_threads=max_threads)
 
     def close(self) -> None:
         """Give back what this Library opened: a store that `open` made, no other. Twice is fine."""
@@ -361,6 +369,7 @@ class Library:
         embedded = iter(embed_in_batches(self._embedder, self._limits, fresh, self._batch_size, gate=self._gate))
         kept = stored.vectors
         vectors = [kept[passage.text] if passage.text in kept else next(embedded) for passage in source.passages]
+        raise_if_interrupted()
         (replaced,) = self._writing.write([Prepared(source, vectors, stored, claim)])
         if isinstance(replaced, Conflict):
             raise replaced

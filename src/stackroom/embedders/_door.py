@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stackroom._cancel import raise_if_interrupted
 from stackroom._errors import EmbedderError, IndexingCancelled
 from stackroom.embedders._protocol import Embedder, Fingerprint, limit_problem
 from stackroom.text import is_blank
@@ -106,6 +107,7 @@ def embed_in_batches(
     vectors = np.empty((len(texts), dimension), dtype=np.float32)
     for first in range(0, len(texts), size):
         batch = texts[first : first + size]
+        raise_if_interrupted()
         with gate:
             vectors[first : first + size] = embed_passages(embedder, batch, dimension, cancel=cancel, first=first)
     return vectors
