@@ -119,6 +119,47 @@ def test_a_removal_and_a_change_of_scope_wait_for_a_swap_too(tmp_path: Path, mon
     other.close()
 
 
+def test_a_writer_that_the_swap_did_not_wait_for_does_not_write_into_what_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = EmbeddedStore(tmp_path), filled(tmp_path, tenants=1)
+    is_in, has_swapped, follow = threading.Event(), threading.Event(), Shard._follow  # noqa: SLF001 - what is slow
+
+    def late(shard: Shard, *given: Any) -> Any:
+        found = follow(shard, *given)
+        if threading.current_thread().name.startswith("writer"):
+            is_in.set()
+            assert has_swapped.wait(PATIENCE)
+        return found
+
+    settled_versions = Shard.settled_versions
+
+    def without_waiting(shard: Shard) -> set[int]:
+        return set() if is_in.is_set() else settled_versions(shard)  # as if it had waited before the writer came
+
+    monkeypatch.setattr(Shard, "_follow", late)
+    monkeypatch.setattr(Shard, "settled_versions", without_waiting)
+    with ThreadPoolExecutor(thread_name_prefix="writer") as pool:
+        write = pool.submit(put, other, "c", "t0", "written meanwhile", "new")
+        assert is_in.wait(PATIENCE)
+        store.swap("c", "c.side")
+        has_swapped.set()
+        write.result(PATIENCE)
+    assert sorted(texts(store)) == ["c.side", "written meanwhile"]
+    store.close()
+    other.close()
+
+
+def test_a_side_that_is_not_as_expected_takes_no_name(tmp_path: Path) -> None:
+    store = filled(tmp_path, tenants=2)
+    versions = {record.version or 0 for record in store.scan("c.side", where=ALL, limit=10)}
+    put(store, "c.side", "t0", "somebody else's")
+    with pytest.raises(Conflict):
+        store.swap("c", "c.side", expect_side=versions)
+    assert texts(store) == ["c", "c"]
+    store.close()
+
+
 def test_readers_do_not_wait_for_a_swap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, other = EmbeddedStore(tmp_path), filled(tmp_path, tenants=1)
     assert Meanwhile(store, monkeypatch).run(lambda: texts(other)) == [["c"]]

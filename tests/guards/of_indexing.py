@@ -68,10 +68,26 @@ BULK: Final = tuple(
         (
             "the switch expects what was caught up",
             "_reembed",
-            "self.side.name, expect=versions)",
-            "self.side.name)",
+            "swap(self.collection, self.name, expect=expect, expect_side=expect_side)",
+            "swap(self.collection, self.name, expect_side=expect_side)",
             "reembed",
             "just_before_the_switch",
+        ),
+        (
+            "the switch expects the side as it was filled",
+            "_reembed",
+            "swap(self.collection, self.name, expect=expect, expect_side=expect_side)",
+            "swap(self.collection, self.name, expect=expect)",
+            "reembed",
+            "another_run_takes",
+        ),
+        (
+            "what is left of a source without its first passage is taken from the side",
+            "_reembed",
+            "records = Reading(self.store, self.name).records(Exists(keys.TENANT))\n        return {",
+            "records = Reading(self.store, self.name).records(Eq(keys.INDEX, 0))\n        return {",
+            "reembed",
+            "come_back and memory",
         ),
         ("a zip bomb", "_docx", "if len(unpacked) > MAX_UNPACKED:", "if False:", "formats", "zip_bomb"),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from tests.indexing import folders
 from tests.indexing.folders import Folder, counts
-from tests.library.doubles import RecordingEmbedder, RecordingStore, source
+from tests.library.doubles import PATIENCE, RecordingEmbedder, RecordingStore, source
 
 from stackroom import (
     EmbedderError,
@@ -17,10 +18,11 @@ from stackroom import (
     IndexingCancelled,
     InputCeilingWarning,
     Library,
+    Scope,
     StoreUnavailable,
 )
 from stackroom.embedders import HashingEmbedder
-from stackroom.indexing import CancelToken, IndexReport
+from stackroom.indexing import CancelToken, IndexReport, index_folder
 from stackroom.stores import MemoryStore
 
 # Failures of the embedder
@@ -219,3 +221,57 @@ def test_the_warning_counts_passages_that_are_to_be_written(folder: Folder) -> N
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         folder.index(max_chunk_chars=50)
+
+
+# A write that waits for its next attempt
+
+
+class BusyAtFirst(MemoryStore):
+    """Refuses so many writes, and calls back before each."""
+
+    def __init__(self, times: int, before: Any) -> None:
+        super().__init__()
+        self._left, self._before = times, before
+
+    def replace(self, *given: Any, **options: Any) -> int:
+        self._before()
+        if self._left:
+            self._left -= 1
+            raise StoreUnavailable("busy")
+        return super().replace(*given, **options)
+
+
+def six_files(folder: Folder) -> None:
+    for number in range(6):
+        folder[f"f{number}.txt"] = f"text {number}"
+
+
+def test_a_cancel_meanwhile_ends_the_wait_and_what_is_embedded_is_written(folder: Folder) -> None:
+    six_files(folder)
+    token = CancelToken()
+    library = Library(BusyAtFirst(2, token.cancel), "library", HashingEmbedder(16), batch_size=2)
+    with pytest.raises(IndexingCancelled) as caught:
+        index_folder(library, folder.path, tenant_id="t", acl_groups=["g"], cancel=token)
+    report = caught.value.report
+    assert isinstance(report, IndexReport)
+    assert (report.stopped, report.indexed >= 2, report.indexed + report.remaining) == ("cancelled", True, 6)
+    assert library.count(scope=Scope("t", ["g"])) == report.indexed
+
+
+def test_an_embedder_that_fails_meanwhile_is_told_and_what_is_embedded_is_written(folder: Folder) -> None:
+    six_files(folder)
+    waits = threading.Event()
+
+    def fail_later(number: int) -> None:
+        if number > 1:
+            assert waits.wait(PATIENCE)
+            raise EmbedderError("down")
+
+    embedder = RecordingEmbedder(before_batch=fail_later)
+    library = Library(BusyAtFirst(1, waits.set), "library", embedder, batch_size=2)
+    with pytest.raises(EmbedderError, match="down") as caught:
+        index_folder(library, folder.path, tenant_id="t", acl_groups=["g"], max_concurrency=2)
+    report = caught.value.report
+    assert isinstance(report, IndexReport)
+    assert (report.stopped, report.indexed) == ("error", 2)
+    assert library.count(scope=Scope("t", ["g"])) == 2

@@ -25,7 +25,7 @@ from stackroom import (
     StoreError,
 )
 from stackroom.embedders import HashingEmbedder
-from stackroom.filters import Exists
+from stackroom.filters import Eq, Exists
 from stackroom.indexing import CancelToken, Progress, ReembedReport, reembed
 from stackroom.stores import EmbeddedStore, MemoryStore, PostgresStore, VectorStore
 
@@ -203,11 +203,11 @@ class WritesBeforeEachSwap(MemoryStore):
         self.left = times
         self.library: Library | None = None
 
-    def swap(self, name: str, side: str, *, expect: Any = None) -> None:
+    def swap(self, name: str, side: str, *, expect: Any = None, expect_side: Any = None) -> None:
         if self.left and self.library is not None:
             self.left -= 1
             self.library.index_source(source("busy", f"number {self.left}"))
-        super().swap(name, side, expect=expect)
+        super().swap(name, side, expect=expect, expect_side=expect_side)
 
 
 def test_a_write_just_before_the_switch_is_caught_up_first() -> None:
@@ -331,3 +331,78 @@ def test_a_collection_that_was_dropped_meanwhile_is_an_error(store: VectorStore)
     fill(library)
     with pytest.raises(StoreError):
         reembed(library, new_embedder(before_batch=lambda _: store.drop_collection("library")), max_concurrency=1)
+
+
+# Two at once, and what an ended run leaves
+
+
+def test_what_was_removed_after_a_run_that_ended_within_it_does_not_come_back(store: VectorStore) -> None:
+    library = old(store)
+    library.index_source(source("secret", *(f"salary {number}" for number in range(4))))
+    library.index_source(source("b", "other"))
+    second = threading.Event()
+
+    def fail(number: int) -> None:
+        if number == 1:
+            assert second.wait(PATIENCE)
+            raise ValueError("down")
+        second.set()
+
+    with pytest.raises(EmbedderError) as failed:
+        reembed(library, new_embedder(before_batch=fail), max_concurrency=2)
+    report: Any = failed.value.report
+    assert report.passages == report.embedded >= 2  # those of the second half, without the first
+    library.remove_source("secret", tenant_id="t")
+    assert reembed(library, new_embedder()).passages == 1
+    assert new(store).source("secret", scope=SCOPE) is None
+    assert store.count("library", where=EVERYTHING) == 1
+
+
+class StopsBeforeTheSwitch(MemoryStore):
+    """Calls back just before a switch, once."""
+
+    meanwhile: Any = None
+
+    def swap(self, name: str, side: str, *, expect: Any = None, expect_side: Any = None) -> None:
+        if self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        super().swap(name, side, expect=expect, expect_side=expect_side)
+
+
+def test_what_another_run_takes_from_the_side_is_brought_again() -> None:
+    store = StopsBeforeTheSwitch()
+    library = old(store)
+    fill(library)
+    store.meanwhile = lambda: store.delete("library.side", where=Eq("sourceId", "s1"))
+    reembed(library, new_embedder())
+    assert new(store).count(scope=SCOPE) == 5
+
+
+def test_a_run_that_another_one_to_the_same_embedder_overtakes_has_what_it_wished() -> None:
+    store = StopsBeforeTheSwitch()
+    library = old(store)
+    fill(library)
+    store.meanwhile = lambda: reembed(library, new_embedder())
+    reembed(library, new_embedder())
+    assert new(store).count(scope=SCOPE) == 5
+
+
+def test_a_run_that_one_to_a_third_embedder_overtakes_says_so_and_nothing_is_lost() -> None:
+    store = StopsBeforeTheSwitch()
+    library = old(store)
+    fill(library)
+    third = RecordingEmbedder(name="c", dimension=5)
+
+    def begin() -> None:
+        def fail(_number: int) -> None:
+            raise ValueError("down")
+
+        with pytest.raises(EmbedderError):
+            reembed(library, RecordingEmbedder(name="c", dimension=5, before_batch=fail))
+
+    store.meanwhile = begin
+    with pytest.raises(Conflict, match="another re-embedding"):
+        reembed(library, new_embedder())
+    assert library.count(scope=SCOPE) == 5
+    assert reembed(library, third).passages == 6

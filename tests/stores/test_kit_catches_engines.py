@@ -226,11 +226,11 @@ class NumbersVersionsByName(MemoryStore):
 
 
 class SwapInTwoSteps(MemoryStore):
-    def swap(self, name: str, side: str, *, expect: Any = None) -> None:
+    def swap(self, name: str, side: str, *, expect: Any = None, expect_side: Any = None) -> None:
         with self._open():
-            held = self._held(name)
-            self._held(side)
+            held, taking = self._held(name), self._held(side)
             _door.check_expected(expect, held.versions(held.records))
+            _door.check_expected(expect_side, taking.versions(taking.records))
         if name != side:
             self.drop_collection(name)
             time.sleep(10 * A_MOMENT)
@@ -239,11 +239,11 @@ class SwapInTwoSteps(MemoryStore):
 
 
 class SwapComparesTooEarly(MemoryStore):
-    def swap(self, name: str, side: str, *, expect: Any = None) -> None:
+    def swap(self, name: str, side: str, *, expect: Any = None, expect_side: Any = None) -> None:
         with self._open():
-            held = self._held(name)
-            self._held(side)
+            held, taking = self._held(name), self._held(side)
             _door.check_expected(expect, held.versions(held.records))
+            _door.check_expected(expect_side, taking.versions(taking.records))
         time.sleep(10 * A_MOMENT)
         super().swap(name, side)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -236,7 +237,8 @@ class Engine(Generic[Held]):
             except StoreUnavailable:
                 if pause is None:
                     raise
-                self.calls.pause(pause)
+                with suppress(Stopped, IndexingCancelled):  # what is embedded is written, then without waiting
+                    self.calls.pause(pause)
         raise AssertionError("unreachable: the last pause is None")
 
     def _ended(self) -> BaseException | None:

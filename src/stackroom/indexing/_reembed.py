@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections import defaultdict
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from stackroom import _keys as keys
 from stackroom._claims import Claim
@@ -113,13 +114,17 @@ class _Side:
     def name(self) -> str:
         return f"{self.collection}.side"
 
+    @property
+    def spec(self) -> CollectionSpec:
+        """What it is made for."""
+        return CollectionSpec(self.fingerprint.dimension, str(self.fingerprint))
+
     def prepare(self) -> None:
         """Make it, or go on with what is there; one of a third embedder is discarded."""
-        wanted = CollectionSpec(self.fingerprint.dimension, str(self.fingerprint))
         there = self.store.collection(self.name)
-        if there is not None and there != wanted:
+        if there is not None and there != self.spec:
             self.store.drop_collection(self.name)
-        self.store.create_collection(self.name, wanted)
+        self.store.create_collection(self.name, self.spec)
 
     def records(self, tenant_id: str, source_ids: Sequence[str]) -> dict[str, list[Record]]:
         """Return what it holds of some sources."""
@@ -148,20 +153,34 @@ class _Side:
         """Keep what was embedded of a source that was not finished: a later run goes on with the rest."""
         pairs = zip(job.source.passages, job.vectors, strict=True)
         records = [Record(record.text, vector, record.metadata) for record, vector in pairs if vector is not None]
-        if job.missing and records:
+        if records:
             where = of_sources(job.source.tenant_id, [job.source.source_id])
             with suppress(StoreError):  # that is what has ended the run, or nothing worse is lost than some vectors
                 self.store.replace(self.name, records, where=where, fingerprint=str(self.fingerprint))
 
-    def keep_only(self, those: set[_Key]) -> None:
-        """Remove the sources that are no longer in use."""
+    def versions(self) -> dict[_Key, int | None]:
+        """Return the version of each source that it holds, also of one that is not whole."""
+        records = Reading(self.store, self.name).records(Exists(keys.TENANT))
+        return {(record.tenant_id, record.source_id): record.version for record in records}
+
+    def keep_only(self, those: set[_Key]) -> set[int]:
+        """Remove the sources that are no longer in use; return the versions of the others."""
+        there = self.versions()
         gone: dict[str, list[str]] = defaultdict(list)
-        for record in Reading(self.store, self.name).records(Eq(keys.INDEX, 0)):
-            if (record.tenant_id, record.source_id) not in those:
-                gone[record.tenant_id].append(record.source_id)
+        for tenant_id, source_id in there.keys() - those:
+            gone[tenant_id].append(source_id)
         for tenant_id, source_ids in gone.items():
             for first in range(0, len(source_ids), _IDS_AT_A_TIME):
                 self.store.delete(self.name, where=of_sources(tenant_id, source_ids[first : first + _IDS_AT_A_TIME]))
+        return {there[key] or 0 for key in there.keys() & those}
+
+    def switch(self, expect: set[int], expect_side: set[int]) -> None:
+        """Let it take the collection's name, when both are as they were last seen; Conflict otherwise."""
+        swap: Any = self.store.swap
+        if "expect_side" in inspect.signature(swap).parameters:
+            swap(self.collection, self.name, expect=expect, expect_side=expect_side)
+        else:
+            swap(self.collection, self.name, expect=expect)
 
 
 @dataclass(slots=True)
@@ -181,6 +200,7 @@ class _Move:
     total: int = 0
     done: int = 0
     _is_first_round: bool = True
+    _of_side: set[int] = field(default_factory=set)
     _seen: dict[_Key, int | None] = field(default_factory=dict)
     _began: float = field(default_factory=time.perf_counter)
 
@@ -190,24 +210,41 @@ class _Move:
             if self.cancel is not None:
                 self.cancel.raise_if_cancelled()
             self.side.prepare()
-            self._rounds()
+            with self._telling_of_others():
+                self._rounds()
         except StackroomError as error:
             error.report = self._report()
             raise
         return self._report()
 
+    @contextmanager
+    def _telling_of_others(self) -> Iterator[None]:
+        """Say Conflict for a side that went or changed hands; all is well when the collection was moved as wished."""
+        try:
+            yield
+        except StoreError as error:
+            if self.parts.store.collection(self.side.name) == self.side.spec:
+                raise
+            if self.parts.store.collection(self.parts.collection) != self.side.spec:
+                raise Conflict(
+                    "another re-embedding of this collection was begun meanwhile; let one of them end, then call again"
+                ) from error
+
     def _rounds(self) -> None:
         for _ in range(_ROUNDS):
-            self._check_spec()
+            self._check_spec(self.spec)
+            if not self._is_first_round and set(self.side.versions().values()) != self._of_side:
+                self.caught_up.clear()  # somebody else re-embeds the same: what was brought may be gone
             self.total = max(self.total, self.parts.store.count(self.parts.collection, where=Eq(keys.INDEX, 0)))
             self._catch_up()
             versions = {version for version in self._seen.values() if version is not None}
             if len(versions) < len(self._seen):  # written while it was read
                 continue
             try:
-                self.parts.store.swap(self.parts.collection, self.side.name, expect=versions)
+                self.side.switch(versions, self._of_side)
             except Conflict:
                 continue
+            self._check_spec(self.side.spec)
             self.done = self.total
             self._say_progress()
             return
@@ -216,9 +253,9 @@ class _Move:
             "call reembed again when there is less to do"
         )
 
-    def _check_spec(self) -> None:
+    def _check_spec(self, spec: CollectionSpec) -> None:
         """See that nobody else has moved the collection meanwhile."""
-        if self.parts.store.collection(self.parts.collection) != self.spec:
+        if self.parts.store.collection(self.parts.collection) != spec:
             self.parts.writing.check_fingerprint()
             raise Conflict("the collection was moved or dropped by somebody else meanwhile; call reembed again")
 
@@ -227,7 +264,7 @@ class _Move:
         self._seen = {}
         engine = Engine(
             self.side.write,
-            self.side.keep_part,
+            self._keep_part,
             self.calls(),
             self.batch,
             self.cancel,
@@ -238,7 +275,7 @@ class _Move:
         ending = engine.run(self._jobs())
         if ending is not None:
             raise ending
-        self.side.keep_only(set(self._seen))
+        self._of_side = self.side.keep_only(set(self._seen))
         self._is_first_round = False
 
     def _jobs(self) -> Generator[Job[_Copy]]:
@@ -272,6 +309,12 @@ class _Move:
 
     def _written(self, job: Job[_Copy]) -> None:
         self._note(job.source, embedded=job.embedded)
+
+    def _keep_part(self, job: Job[_Copy]) -> None:
+        """Keep what is embedded of a source that will not be finished now, and count it."""
+        if job.missing:
+            self.side.keep_part(job)
+            self.embedded += job.embedded - job.missing
 
     def _note(self, copy: _Copy, *, embedded: int) -> None:
         if copy.version is not None:

@@ -313,7 +313,11 @@ class VectorStore(Protocol):
         ...
 
     def swap(self, name: str, side: str, *, expect: AbstractSet[int] | None = None) -> None:
-        """Let the collection `side` take the name in one step; Conflict when the versions are not `expect`."""
+        """Let the collection `side` take the name in one step; Conflict when the versions are not `expect`.
+
+        A store may take `expect_side`, too: the versions that all of the side's records must have. Without it two
+        re-embeddings of one collection must not run at once.
+        """
         ...
 
     def close(self) -> None:

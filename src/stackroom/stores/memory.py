@@ -203,12 +203,19 @@ class MemoryStore:
         with self._open():
             return len(self._held(name).matching(_door.check_where(where)))
 
-    def swap(self, name: str, side: str, *, expect: AbstractSet[int] | None = None) -> None:
+    def swap(
+        self,
+        name: str,
+        side: str,
+        *,
+        expect: AbstractSet[int] | None = None,
+        expect_side: AbstractSet[int] | None = None,
+    ) -> None:
         """Let the collection `side` take the name; what had the name is dropped."""
         with self._open():
-            held = self._held(name)
-            self._held(side)
+            held, taking = self._held(name), self._held(side)
             _door.check_expected(expect, held.versions(held.records))
+            _door.check_expected(expect_side, taking.versions(taking.records))
             if side != name:
                 self._collections[name] = self._collections.pop(side)
 

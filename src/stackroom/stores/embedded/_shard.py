@@ -163,10 +163,15 @@ class Shard:
 
     @contextmanager
     def changing(self, look: Look[T]) -> Iterator[tuple[sqlite3.Connection, T]]:
-        """Write what the caller gave, as `writing` does; ShardIsClosed, with nothing written, while a swap goes on."""
+        """Write what the caller gave, as `writing` does; ShardIsClosed, with nothing written, while a swap goes on.
+
+        The mark is looked for before the name: a swap that ends in between has taken the name away by then.
+        """
         with self.writing(look) as found:
             if self._is_swapping():
                 raise ShardIsClosed
+            if not self.is_named():
+                raise ShardIsGone
             yield found
 
     def settled_versions(self) -> set[int]:

@@ -154,32 +154,42 @@ class EmbeddedStore:
                 self._shards.forget_unnamed()
         self._let_go_of_unnamed()
 
-    def swap(self, name: str, side: str, *, expect: AbstractSet[int] | None = None) -> None:
+    def swap(
+        self,
+        name: str,
+        side: str,
+        *,
+        expect: AbstractSet[int] | None = None,
+        expect_side: AbstractSet[int] | None = None,
+    ) -> None:
         """Let the collection `side` take the name, in one step; writes of either wait meanwhile, searches do not."""
         self._check_open()
         check_name(name)
         check_name(side)
         while True:
             try:
-                self._swap(name, side, expect)
+                self._swap(name, side, expect, expect_side)
             except ShardIsGone:  # a tenant was removed meanwhile, perhaps by another process
                 self._shards.forget_all()
             else:
                 self._let_go_of_unnamed()
                 return
 
-    def _swap(self, name: str, side: str, expect: AbstractSet[int] | None) -> None:
+    def _swap(
+        self, name: str, side: str, expect: AbstractSet[int] | None, expect_side: AbstractSet[int] | None
+    ) -> None:
         with self._directory.locked():
             register = self._directory.register()
             taken, taking = register.entry(name), register.entry(side)
             with self._directory.swapping(taken, taking):
-                versions = [shard.settled_versions() for shard in self._shards.every(taken)]
-                for shard in self._shards.every(taking) if side != name else ():
-                    shard.settled_versions()
-                _door.check_expected(expect, set().union(*versions))
+                _door.check_expected(expect, self._settled_versions(taken))
+                _door.check_expected(expect_side, self._settled_versions(taking))
                 if side != name:
                     self._directory.rewrite(register.moved(side, name))
             self._shards.forget_unnamed()
+
+    def _settled_versions(self, entry: Entry) -> set[int]:
+        return set().union(*(shard.settled_versions() for shard in self._shards.every(entry)))
 
     # Writing
 

@@ -251,7 +251,7 @@ class Register:
         self._database.run(Begin.WRITING, work)
         self._known.pop(name, None)
 
-    def swap(self, name: str, side: str, expect: AbstractSet[int] | None) -> None:
+    def swap(self, name: str, side: str, expect: AbstractSet[int] | None, expect_side: AbstractSet[int] | None) -> None:
         """Let the collection `side` take the name in one step, while nobody writes either."""
         check_name(side)
 
@@ -266,6 +266,8 @@ class Register:
                 raise UnknownCollection(side)
             if expect is not None:
                 _door.check_expected(expect, self._versions(session, taken))
+            if expect_side is not None:
+                _door.check_expected(expect_side, self._versions(session, taking))
             if side != name:
                 moved = f"UPDATE {self._names.of('collections')} SET name = %(name)s::text WHERE token = %(token)s"
                 session.ask(

@@ -176,10 +176,17 @@ class PostgresStore:
         self._check_open()
         self._register.drop(name)
 
-    def swap(self, name: str, side: str, *, expect: AbstractSet[int] | None = None) -> None:
+    def swap(
+        self,
+        name: str,
+        side: str,
+        *,
+        expect: AbstractSet[int] | None = None,
+        expect_side: AbstractSet[int] | None = None,
+    ) -> None:
         """Let the collection `side` take the name, in one step, while nobody writes either."""
         self._check_open()
-        self._register.swap(check_name(name), side, expect)
+        self._register.swap(check_name(name), side, expect, expect_side)
 
     def build_vector_index(self, name: str) -> None:
         """Make the vector index of a collection that was made without one; its writers wait meanwhile."""
