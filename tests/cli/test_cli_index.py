@@ -387,3 +387,23 @@ def test_the_library_is_the_option_then_the_environment_then_here(
     stackroom.index(str(notes))
     stackroom.index(str(notes), "--library", "from-option")
     assert {path.parent.name for path in here.glob("*/library.toml")} == {"library", "from-environment", "from-option"}
+
+
+@pytest.mark.parametrize("content", [b"Geh\xe4lter", b""], ids=["no text", "empty"])
+def test_what_is_kept_of_a_file_that_is_not_indexed_has_the_groups_of_the_call(
+    stackroom: CommandLine, notes: Path, content: bytes
+) -> None:
+    stackroom.index("notes")
+    (notes / "budget.md").write_bytes(content)
+    assert (
+        stackroom.index("notes", "notes", "notes/budget.md", "--dry-run", "--json", group="board").json["rescoped"] == 2
+    )
+    assert "2 rescoped" in stackroom.index("notes", group="board").out
+    assert stackroom.found("spring", "--mode", "lexical") == []
+
+
+def test_a_file_given_by_itself_sets_no_groups_of_its_neighbours(stackroom: CommandLine, notes: Path) -> None:
+    stackroom.index("notes")
+    (notes / "kickoff.vtt").unlink()
+    stackroom.index("notes/budget.md", group="board")
+    assert stackroom.found("launch", "--mode", "lexical") == ["kickoff.vtt#0"]

@@ -103,13 +103,20 @@ def _take_single(path: Path, status: os.stat_result, found: Found) -> None:
         found.skip(path, "name", "its name is no valid Unicode; rename it")
     else:
         name = unicodedata.normalize("NFC", path.name)
-        walked = Walked(files=[FolderFile(path, name, status.st_size)], has_loadable=True)
+        file = FolderFile(path, name, status.st_size)
+        walked = Walked(files=[file], has_loadable=True, is_asked_for=name.__eq__)
         found.places.append(Place(path.parent, walked, is_directory=False))
 
 
-def _take_each_source_once(places: Iterable[Place]) -> None:
+def _take_each_source_once(places: list[Place]) -> None:
     first: dict[str, FolderFile] = {}
-    for place in places:
+    roots: set[Path] = set()
+    for place in list(places):
+        if place.is_directory and place.root.resolve() in roots:
+            places.remove(place)
+            continue
+        if place.is_directory:
+            roots.add(place.root.resolve())
         kept = []
         for file in place.walked.files:
             other = first.setdefault(file.name, file)
@@ -121,3 +128,5 @@ def _take_each_source_once(places: Iterable[Place]) -> None:
                     "nothing was indexed: index the directory that holds both"
                 )
         place.walked.files[:] = kept
+        if not kept and not place.is_directory:
+            places.remove(place)

@@ -9,7 +9,7 @@ import stat
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,13 +40,31 @@ class Wish:
     hidden: bool
     follow_symlinks: bool
 
+    def asks_for(self) -> Callable[[str], bool]:
+        """Return what tells of a name, of a file that is there or is gone, whether such a file is wanted."""
+        included = None if self.include is None else [glob_matcher(glob) for glob in self.include]
+        excluded = [glob_matcher(glob) for glob in self.exclude]
+
+        def is_asked_for(name: str) -> bool:
+            is_hidden = not self.hidden and any(part.startswith(".") for part in name.split("/"))
+            has_loader = PurePosixPath(name).suffix.lower() in self.suffixes
+            return has_loader and not is_hidden and not _is_excluded(name, included, excluded)
+
+        return is_asked_for
+
+
+def nothing(_name: str) -> bool:
+    """Ask for no file."""
+    return False
+
 
 @dataclass(slots=True)
 class Walked:
     """What a walk found: files in the order of their names, others counted by reason, names that are no text.
 
     `seen` are the names of all that is there, `unlisted` the directories that could not be looked into, `unreadable`
-    what is to be said of those, and of files that cannot be looked at.
+    what is to be said of those, and of files that cannot be looked at. `is_asked_for` tells of any name whether the
+    walk was for files such as that, found or not.
     """
 
     files: list[FolderFile] = field(default_factory=list)
@@ -56,6 +74,7 @@ class Walked:
     seen: set[str] = field(default_factory=set)
     unlisted: list[str] = field(default_factory=list)
     has_loadable: bool = False
+    is_asked_for: Callable[[str], bool] = nothing
 
     def is_hidden_from(self, name: str) -> bool:
         """Tell whether a name lies under a directory that could not be listed."""
@@ -64,7 +83,7 @@ class Walked:
 
 def walk(root: Path, wish: Wish) -> Walked:
     """Return what there is below an existing directory; nothing is opened but directories."""
-    found = Walked()
+    found = Walked(is_asked_for=wish.asks_for())
     included = None if wish.include is None else [glob_matcher(glob) for glob in wish.include]
     excluded = [glob_matcher(glob) for glob in wish.exclude]
     real_root = os.path.realpath(root)
