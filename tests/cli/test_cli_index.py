@@ -230,10 +230,11 @@ def test_a_source_from_another_directory_is_not_touched(stackroom: CommandLine, 
 def test_a_dry_run_is_a_table_and_makes_no_library(stackroom: CommandLine, here: Path) -> None:
     ran = stackroom.index("notes", "--dry-run", "--price", "2")
     assert ran.code == 0
-    assert [line.split() for line in ran.out.splitlines()][:4] == [
+    assert [line.split() for line in ran.out.splitlines()][:5] == [
         ["new", "2"],
         ["changed", "0"],
         ["unchanged", "0"],
+        ["rescoped", "0"],
         ["gone", "0"],
     ]
     assert "tokens" in ran.out
@@ -407,3 +408,34 @@ def test_a_file_given_by_itself_sets_no_groups_of_its_neighbours(stackroom: Comm
     (notes / "kickoff.vtt").unlink()
     stackroom.index("notes/budget.md", group="board")
     assert stackroom.found("launch", "--mode", "lexical") == ["kickoff.vtt#0"]
+
+
+def test_a_dry_run_says_what_becomes_of_which_source(stackroom: CommandLine, notes: Path) -> None:
+    (notes / "gone.txt").write_text("gone", encoding="utf-8")
+    stackroom.index("notes")
+    (notes / "gone.txt").unlink()
+    (notes / "budget.md").write_text("another budget", encoding="utf-8")
+    (notes / "fresh.txt").write_text("fresh", encoding="utf-8")
+    ran = stackroom.index("notes", "--dry-run", "--prune", group="board")
+    table, _, named = ran.out.partition("\n\n")
+    assert ["rescoped", "1"] in [line.split() for line in table.splitlines()]
+    assert [block.split() for block in named.split("\n\n")] == [
+        ["new", "fresh.txt"],
+        ["changed", "budget.md"],
+        ["rescoped", "kickoff.vtt"],
+        ["gone", "gone.txt"],
+    ]
+    plan = stackroom.index("notes", "--dry-run", "--prune", "--json", group="board").json["plan"]
+    expected = {"new": ["fresh.txt"], "changed": ["budget.md"], "rescoped": ["kickoff.vtt"], "gone": ["gone.txt"]}
+    assert plan == expected
+    assert "plan" not in stackroom.index("notes", "--json").json
+
+
+def test_a_dry_run_names_the_first_twenty_and_json_names_all(stackroom: CommandLine, here: Path) -> None:
+    (here / "many").mkdir()
+    for number in range(23):
+        (here / "many" / f"{number:02}.txt").write_text(f"word {number}", encoding="utf-8")
+    ran = stackroom.index("many", "--dry-run")
+    assert "  19.txt\n  and 3 more, all of which --json names\n" in ran.out
+    assert "20.txt" not in ran.out
+    assert len(stackroom.index("many", "--dry-run", "--json").json["plan"]["new"]) == 23

@@ -60,8 +60,8 @@ BULK: Final = tuple(
         (
             "a run sets no groups of files that it was not asked for",
             "_folder_run",
-            "return self.walked.is_asked_for(name) and",
-            "return",
+            "self.walked.is_asked_for(name) and ",
+            "",
             "folder_scopes",
             "another_call",
         ),

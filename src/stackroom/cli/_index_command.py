@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from cyclopts import Parameter
 from rich.table import Table
@@ -20,7 +20,15 @@ from stackroom.cli._shown import counted
 from stackroom.cli._visible import in_a_cell
 from stackroom.indexing._loaders import LOADERS
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 _SUFFIXES: Final = " ".join(LOADERS)
+
+_PLANNED: Final = {"new": "new", "changed": "changed", "rescoped": "rescoped", "removed": "gone"}
+"""What a dry run calls what would become of a source."""
+
+_MOST_NAMED: Final = 20
 
 
 def index(
@@ -57,7 +65,9 @@ def index(
     prune: Annotated[
         bool, Parameter(show_default=False, help="Remove sources of a directory whose file is gone.")
     ] = False,
-    dry_run: Annotated[bool, Parameter(show_default=False, help="Say what would be done, and do nothing.")] = False,
+    dry_run: Annotated[
+        bool, Parameter(show_default=False, help="Say what would be done and to which sources, and do nothing.")
+    ] = False,
     budget: Annotated[
         options.WholeNumber | None,
         Parameter(metavar="CHARS", show_default=False, help="Embed at most so many characters, then end."),
@@ -114,14 +124,14 @@ def _report(outcome: Outcome, *, json: bool, dry_run: bool) -> None:
         left = counted(outcome.counts["remaining"], "file")
         messages.print(f"the budget is spent: {left} not looked at; run it again to go on", soft_wrap=True)
     if json:
-        _shown.print_json(_as_json(outcome))
+        _shown.print_json(_as_json(outcome, dry_run=dry_run))
     elif dry_run:
-        _shown.show(_table(outcome))
+        _shown.show(_table(outcome), *_names(outcome))
     else:
         _shown.output_console().print(_summary(outcome), soft_wrap=True)
 
 
-def _as_json(outcome: Outcome) -> dict[str, Any]:
+def _as_json(outcome: Outcome, *, dry_run: bool) -> dict[str, Any]:
     sources = [
         {
             "source_id": source_id,
@@ -133,8 +143,10 @@ def _as_json(outcome: Outcome) -> dict[str, Any]:
         for source_id, indexed in outcome.written
     ]
     counts = dict(outcome.counts)
+    plan = {"plan": {_PLANNED[what]: names for what, names in outcome.named.items()}} if dry_run else {}
     return {
         "sources": sources,
+        **plan,
         "new": counts.pop("new"),
         "replaced": counts.pop("changed"),
         **counts,
@@ -155,6 +167,7 @@ def _table(outcome: Outcome) -> Table:
         "new": f"{counts['new']:,}",
         "changed": f"{counts['changed']:,}",
         "unchanged": f"{counts['unchanged']:,}",
+        "rescoped": f"{counts['rescoped']:,}",
         "gone": f"{counts['removed']:,}",
         "passages to embed": f"{counts['embedded']:,}",
         "characters": f"{counts['characters']:,}",
@@ -168,6 +181,16 @@ def _table(outcome: Outcome) -> Table:
     for name, value in rows.items():
         table.add_row(name, value)
     return table
+
+
+def _names(outcome: Outcome) -> Iterator[str]:
+    """Yield, a line each, the sources that a run would write, re-scope or remove, the first of each kind."""
+    for what, source_ids in outcome.named.items():
+        if source_ids:
+            yield from ("", _PLANNED[what])
+            yield from (f"  {in_a_cell(source_id)}" for source_id in source_ids[:_MOST_NAMED])
+        if len(source_ids) > _MOST_NAMED:
+            yield f"  and {len(source_ids) - _MOST_NAMED:,} more, all of which --json names"
 
 
 def _summary(outcome: Outcome) -> str:

@@ -17,7 +17,7 @@ from stackroom.cli._files import Found, Place, Skipped, shown_path
 from stackroom.cli._shown import message_console
 from stackroom.indexing import CancelToken, IndexReport, Progress
 from stackroom.indexing._folder import corpus_of
-from stackroom.indexing._folder_run import FolderRun
+from stackroom.indexing._folder_run import OUTCOMES, FolderRun
 from stackroom.indexing._inside import inside
 from stackroom.indexing._loaders import shipped_loaders
 from stackroom.indexing._options import ceiling_of
@@ -69,6 +69,7 @@ class Outcome:
     written: list[tuple[str, Indexed]] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     other_suffixes: int = 0
+    named: dict[str, list[str]] = field(default_factory=lambda: {outcome: [] for outcome in OUTCOMES})
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
     tokens: int = 0
     cost: float | None = None
@@ -116,6 +117,8 @@ def index_files(library: Library, found: Found, wanted: Wanted, *, quiet: bool) 
             run = _run(library, place, wanted, outcome, cancel, _adding(show, done_before))
             report = run.to_its_end(wanted.jobs, _ATTEMPTS, None)
             outcome.take(report)
+            for what, source_ids in run.named.items():
+                outcome.named[what] += source_ids
             outcome.skipped += _skipped(place, run, report)
             done_before = (done_before[0] + len(place.walked.files), outcome.passages)
             if outcome.stopped is not None:

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from stackroom import _keys as keys
 from stackroom._claims import Claim
@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 _FILES_AT_A_TIME: Final = 64
 _CHARACTERS_AT_A_TIME: Final = 1_000_000
 _NOTHING: Final[Mapping[str, MetadataValue | None]] = MappingProxyType({})
+
+Outcome: TypeAlias = Literal["new", "changed", "rescoped", "removed"]
+OUTCOMES: Final[tuple[Outcome, ...]] = ("new", "changed", "rescoped", "removed")
+"""What may become of a source."""
 
 
 @dataclass(slots=True)
@@ -87,6 +91,8 @@ class FolderRun:
     on_source: Callable[[Job[Source]], object] | None = None
     empty: set[str] = field(default_factory=set)
     """Names of the files that hold no text."""
+    named: dict[Outcome, list[str]] = field(default_factory=lambda: {outcome: [] for outcome in OUTCOMES})
+    """The ids of the sources that were, or of a dry run would be, written, re-scoped or removed."""
     _tally: _Tally = field(default_factory=_Tally)
     _ignored: Counter[str] = field(default_factory=Counter)
     _planned: int = 0
@@ -94,7 +100,6 @@ class FolderRun:
     _on_the_way: dict[str, ToWrite] = field(default_factory=dict)
     _settled: set[str] = field(default_factory=set)
     """Sources that are as this run is to leave them."""
-    _gone: set[str] = field(default_factory=set)
     _began: float = field(default_factory=time.perf_counter)
 
     def count_over_ceiling(self) -> tuple[int, int]:
@@ -266,6 +271,7 @@ class FolderRun:
         differing = [entry for entry in unchanged if _is_scoped_otherwise(entry.head, self.planner)]
         expiring = [entry for entry in unchanged if entry.head.metadata.get(keys.EXPIRES) != expires]
         self._tally.rescoped += len(differing)
+        self.named["rescoped"] += [entry.source_id for entry in differing]
         self._set_scope({entry.source_id for entry in (*differing, *expiring)}, {keys.EXPIRES: expires})
 
     def _set_scope(self, source_ids: Collection[str], more: Mapping[str, MetadataValue | None] = _NOTHING) -> None:
@@ -290,8 +296,14 @@ class FolderRun:
             return ending
         try:
             heads = self.stored.all_heads()
-            rest = [source_id for source_id, head in heads if self._is_kept_otherwise(source_id, head)]
+            settled = self._settled | set(self.named["removed"])
+            rest = [
+                source_id
+                for source_id, head in heads
+                if source_id not in settled and self._is_kept_otherwise(source_id, head)
+            ]
             self._tally.rescoped += len(rest)
+            self.named["rescoped"] += rest
             for first in range(0, len(rest), _FILES_AT_A_TIME):
                 self._set_scope(rest[first : first + _FILES_AT_A_TIME])
         except StoreError as error:
@@ -301,9 +313,7 @@ class FolderRun:
     def _is_kept_otherwise(self, source_id: str, head: Head) -> bool:
         """Tell whether a source of a file that was asked for is still to be re-scoped."""
         name = self._name_of(source_id, head)
-        if name is None or source_id in self._settled or source_id in self._gone:
-            return False
-        return self.walked.is_asked_for(name) and _is_scoped_otherwise(head, self.planner)
+        return name is not None and self.walked.is_asked_for(name) and _is_scoped_otherwise(head, self.planner)
 
     def _name_of(self, source_id: str, head: Head) -> str | None:
         """Return the name of a source's file; None when the source was not named after it, as it would be here."""
@@ -341,6 +351,7 @@ class FolderRun:
     def _settle(self, job: Job[Source]) -> None:
         self._tally.take(job)
         self._settled.add(job.source.source_id)
+        self.named["changed" if job.stored.passages else "new"].append(job.source.source_id)
 
     def _failed(self, job: Job[Source], error: EmbedderError | Conflict) -> None:
         source_id = job.source.source_id
@@ -370,7 +381,7 @@ class FolderRun:
                 tenant_id = self.planner.model.tenant_id
                 went = 1 if self.dry_run else self.parts.library.remove_source(source_id, tenant_id=tenant_id)
                 self._tally.removed += went > 0
-                self._gone.add(source_id)
+                self.named["removed"].append(source_id)
         except (StoreError, IndexingCancelled) as error:
             return error
         return None
