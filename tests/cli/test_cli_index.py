@@ -439,3 +439,23 @@ def test_a_dry_run_names_the_first_twenty_and_json_names_all(stackroom: CommandL
     assert "  19.txt\n  and 3 more, all of which --json names\n" in ran.out
     assert "20.txt" not in ran.out
     assert len(stackroom.index("many", "--dry-run", "--json").json["plan"]["new"]) == 23
+
+
+@pytest.mark.usefixtures("notes")
+def test_the_librarys_own_files_are_left_out_and_said(stackroom: CommandLine) -> None:
+    stackroom.index(".", tenant="another")
+    ran = stackroom.index(".", "--dry-run")
+    assert ["left", "out", "a", "library"] in [line.split() for line in ran.out.splitlines()]
+    ran = stackroom.index(".")
+    assert (ran.code, ran.err) == (0, "")
+    assert "indexed 2 sources" in ran.out
+    assert ran.out.endswith(", a library left out\n")
+    assert stackroom.index(".", "--json").json["ignored"]["library"] == 1
+    assert "no file to index there (the files of a library are left out)" in stackroom.index("library").err
+
+
+def test_links_are_counted_and_said(stackroom: CommandLine, notes: Path) -> None:
+    for name in ("linked.md", "also.md"):
+        (notes / name).symlink_to(notes / "budget.md")
+    assert "2 symbolic links left out" in stackroom.index("notes").out
+    assert stackroom.index("notes", "--json").json["ignored"] == {"hidden": 2, "symlink": 2}

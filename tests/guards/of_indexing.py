@@ -74,6 +74,14 @@ BULK: Final = tuple(
             "stay_inside",
         ),
         (
+            "a library's own files are no sources",
+            "_walk",
+            "if _holds_library(directory):",
+            "if False:",
+            "walk",
+            "holds_a_library",
+        ),
+        (
             "no call starts after a failure",
             "_calls",
             "            if self.has_stopped:\n                raise Stopped\n",

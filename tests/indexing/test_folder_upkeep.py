@@ -14,6 +14,7 @@ from tests.indexing.folders import SCOPE, Folder
 from tests.library.doubles import RecordingEmbedder, source
 
 from stackroom import (
+    Library,
     Scope,
     ScopeError,
     SourceError,
@@ -253,3 +254,12 @@ def test_a_path_must_be_an_existing_directory(folder: Folder) -> None:
 def test_an_empty_folder_is_zeros(folder: Folder) -> None:
     report = folder.index(prune=True)
     assert dataclasses.replace(report, seconds=0.0) == IndexReport(fingerprint="recording@16")
+
+
+def test_the_librarys_own_files_are_never_sources(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("word", encoding="utf-8")
+    with Library.open(tmp_path / "library", embedder=RecordingEmbedder()) as library:
+        folder = Folder(tmp_path, library)
+        folder.index(tenant_id="another")
+        report = folder.index()
+        assert (folder.ids(), report.ignored["library"]) == (["a.txt"], 1)

@@ -103,7 +103,9 @@ def index(
     if title is not None and found.files != 1:
         raise WrongUsage("--title names a single file; index the files one by one.")
     if not found.says_something:
-        raise Refused(f"no file to index there: it may be {_SUFFIXES}")
+        holds_library = any(place.walked.ignored["library"] for place in found.places)
+        why = " (the files of a library are left out)" if holds_library else ""
+        raise Refused(f"no file to index there{why}: it may be {_SUFFIXES}")
     wanted = Wanted(model, title, corpus, prune, dry_run, budget, price, jobs)
     writes = not dry_run and (has_library(library) or holds_a_source(found, wanted))
     with opened_to_index(library, embedder, writes=writes) as open_one:
@@ -155,7 +157,8 @@ def _as_json(outcome: Outcome, *, dry_run: bool) -> dict[str, Any]:
         "cost": outcome.cost,
         "stopped": outcome.stopped,
         "skipped": outcome.skipped,
-        "other_suffixes": outcome.other_suffixes,
+        "ignored": dict(sorted(outcome.ignored.items())),
+        "other_suffixes": outcome.ignored["suffix"],
         "seconds": round(outcome.seconds, 3),
     }
 
@@ -175,6 +178,8 @@ def _table(outcome: Outcome) -> Table:
     }
     if outcome.cost is not None:
         rows["cost"] = f"{outcome.cost:,.6f}"
+    if left_out := ", ".join(_left_out(outcome)):
+        rows["left out"] = left_out
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column()
     table.add_column(justify="right")
@@ -193,10 +198,22 @@ def _names(outcome: Outcome) -> Iterator[str]:
             yield f"  and {len(source_ids) - _MOST_NAMED:,} more, all of which --json names"
 
 
+def _left_out(outcome: Outcome) -> Iterator[str]:
+    """Yield how many there were of what a directory holds and no run indexes; only hidden names go without saying."""
+    ignored = outcome.ignored
+    if ignored["suffix"]:
+        yield f"{counted(ignored['suffix'], 'file')} of other kinds"
+    if ignored["excluded"]:
+        yield f"{counted(ignored['excluded'], 'excluded file')}"
+    if ignored["symlink"]:
+        yield f"{counted(ignored['symlink'], 'symbolic link')}"
+    if ignored["library"]:
+        yield "a library" if ignored["library"] == 1 else f"{ignored['library']:,} libraries"
+
+
 def _summary(outcome: Outcome) -> str:
     left_out = [f"{len(outcome.skipped)} skipped"] if outcome.skipped else []
-    if outcome.other_suffixes:
-        left_out.append(f"{counted(outcome.other_suffixes, 'file')} of other kinds left out")
+    left_out += [f"{what} left out" for what in _left_out(outcome)]
     counts = outcome.counts
     done = f"indexed {counted(counts['new'] + counts['changed'], 'source')}, {counted(outcome.passages, 'passage')}"
     sources = [f"{counts['new']:,} new", f"{counts['changed']:,} replaced"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -68,7 +69,7 @@ class Outcome:
 
     written: list[tuple[str, Indexed]] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
-    other_suffixes: int = 0
+    ignored: Counter[str] = field(default_factory=Counter)
     named: dict[str, list[str]] = field(default_factory=lambda: {outcome: [] for outcome in OUTCOMES})
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
     tokens: int = 0
@@ -93,7 +94,7 @@ class Outcome:
         self.tokens += report.estimated_tokens
         if report.estimated_cost is not None:
             self.cost = (self.cost or 0.0) + report.estimated_cost
-        self.other_suffixes += report.ignored.get("suffix", 0)
+        self.ignored.update(report.ignored)
         self.stopped = report.stopped
 
 

@@ -6,14 +6,18 @@ import fnmatch
 import os
 import re
 import stat
+import tomllib
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
+
+_REGISTER: Final = "# The register of a Stackroom library."
+"""How the register of a library begins, also when the rest of it is torn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +177,7 @@ def _note_seen(root: Path, link: Path, found: Walked) -> None:
 def _directories(
     top: Path, real_root: Path, wish: Wish, found: Walked, links: list[Path], visited: set[str]
 ) -> Iterator[list[Path]]:
-    """Yield the entries of a directory and of those below it, each directory once; links are put aside."""
+    """Yield the entries of a directory and of those below it, each once; links are put aside, libraries left out."""
     waiting = [top]
     while waiting:
         directory = waiting.pop()
@@ -181,6 +185,9 @@ def _directories(
         if real in visited:
             continue
         visited.add(real)
+        if _holds_library(directory):
+            found.ignored["library"] += 1
+            continue
         entries: list[Path] = []
         try:
             with os.scandir(directory) as listed:
@@ -192,6 +199,22 @@ def _directories(
             found.unreadable.append((name, f"it cannot be listed ({error.strerror})"))
             continue
         yield sorted(entries)
+
+
+def _holds_library(directory: Path) -> bool:
+    """Tell whether a directory is an embedded library: what lies there is the library's own, of all its tenants."""
+    try:
+        written = (directory / "library.toml").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return written.startswith(_REGISTER) or {"format", "last_generation"} <= _toml(written).keys()
+
+
+def _toml(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except ValueError:
+        return {}
 
 
 def _sort_in(
