@@ -459,3 +459,80 @@ def test_links_are_counted_and_said(stackroom: CommandLine, notes: Path) -> None
         (notes / name).symlink_to(notes / "budget.md")
     assert "2 symbolic links left out" in stackroom.index("notes").out
     assert stackroom.index("notes", "--json").json["ignored"] == {"hidden": 2, "symlink": 2}
+
+
+@pytest.fixture
+def two(here: Path) -> None:
+    """Two directories with a file of the same name, the first of which is indexed."""
+    for folder in ("a", "b"):
+        (here / folder).mkdir()
+        (here / folder / "x.md").write_text(folder, encoding="utf-8")
+
+
+@pytest.mark.usefixtures("two")
+def test_a_file_of_the_same_name_has_a_way_on_in_the_words_of_the_command_line(stackroom: CommandLine) -> None:
+    stackroom.index("a")
+    refused = stackroom.index("b").err
+    assert "--source-prefix" in refused
+    assert "corpus=" not in refused
+    assert "source_prefix" not in refused
+    ran = stackroom.index("b", "--source-prefix", "b/", "--json")
+    assert (ran.code, ran.json["sources"][0]["source_id"]) == (0, "b/x.md")
+    ran = stackroom.index("a", "b", "--source-prefix", "both/")
+    assert "one of them with --source-prefix" in ran.err
+
+
+@pytest.mark.usefixtures("two")
+def test_a_directory_that_was_moved_goes_on_with_the_corpus_that_show_tells(stackroom: CommandLine, here: Path) -> None:
+    stackroom.index("a")
+    (here / "a").rename(here / "moved")
+    refused = stackroom.index("moved").err
+    assert "give the corpus that it has as --corpus, which `stackroom show SOURCE` tells" in refused
+    shown = stackroom("show", "x.md", "--tenant", "acme", "--group", "staff").out
+    (corpus,) = (line.split()[1] for line in shown.splitlines() if line.startswith("corpus "))
+    ran = stackroom.index("moved", "--corpus", corpus, "--json")
+    assert (ran.code, ran.json["unchanged"]) == (0, 1)
+
+
+@pytest.mark.usefixtures("two")
+def test_a_corpus_for_several_directories_is_wrong_usage(stackroom: CommandLine, here: Path) -> None:
+    (here / "b" / "x.md").rename(here / "b" / "y.md")
+    ran = stackroom.index("a", "b", "--corpus", "both", "--prune")
+    assert (ran.code, "--corpus names one directory" in ran.err) == (2, True)
+
+
+def test_what_is_skipped_under_a_prefix_is_said_by_its_path(stackroom: CommandLine, notes: Path) -> None:
+    (notes / "latin.txt").write_bytes(b"Geh\xe4lter")
+    ran = stackroom.index("notes", "--source-prefix", "p/")
+    assert ran.err.startswith("skipped notes/latin.txt: ")
+
+
+def test_an_encoding_is_advised_and_taken(stackroom: CommandLine, notes: Path) -> None:
+    (notes / "latin.txt").write_bytes(b"Geh\xe4lter")
+    (notes / "marked.txt").write_bytes(b"\xef\xbb\xbf\xff")
+    refused = stackroom.index("notes").err.splitlines()
+    assert refused == [
+        "skipped notes/latin.txt: it is no text in utf-8: if it is in another one, give that as --encoding",
+        "skipped notes/marked.txt: its byte order mark says utf-8, and it is no text in that",
+    ]
+    assert stackroom.index("notes/latin.txt", "--encoding", "latin-1").code == 0
+    assert stackroom.found("Gehälter", "--mode", "lexical") == ["latin.txt#0"]
+    ran = stackroom.index("notes", "--encoding", "klingon")
+    assert (ran.code, "--encoding names none" in ran.err) == (2, True)
+
+
+def test_globs_hidden_names_and_links_are_options(stackroom: CommandLine, notes: Path) -> None:
+    (notes / ".hidden.md").write_text("word", encoding="utf-8")
+    (notes / "sub").mkdir()
+    (notes / "sub" / "x.md").write_text("word", encoding="utf-8")
+    (notes / "linked.txt").symlink_to(notes / ".hidden.md")
+
+    def planned(*options: str) -> list[str]:
+        names: list[str] = stackroom.index("notes", "--dry-run", "--json", *options).json["plan"]["new"]
+        return names
+
+    assert planned("--include", "*.md", "--include", "sub/*") == ["budget.md", "sub/x.md"]
+    assert planned("--exclude", "sub/*", "--exclude", "*.vtt") == ["budget.md"]
+    assert planned("--include", "*.md", "--exclude", "b*", "--hidden") == [".hidden.md", "sub/x.md"]
+    assert planned("--include", "*.txt", "--follow-symlinks") == ["linked.txt"]
+    assert "2 excluded files left out" in stackroom.index("notes", "--include", "*.vtt").out

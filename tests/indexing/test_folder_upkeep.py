@@ -79,8 +79,8 @@ def test_a_source_from_elsewhere_is_not_touched(folder: Folder) -> None:
     folder.library.index_source(source("a.txt", "theirs"))
     (failed,) = folder.index().failed
     assert failed.reason == "owned"
-    assert "corpus=" in failed.message
     assert "source_prefix=" in failed.message
+    assert "corpus" not in failed.message
     assert folder.text("a.txt") == ["theirs"]
     assert folder.index(source_prefix="mine/").new == 1
 
@@ -99,7 +99,10 @@ def test_another_folder_of_the_same_names_is_told_apart(folder: Folder, tmp_path
     (tmp_path / "other").mkdir()
     other = Folder(tmp_path / "other", folder.library)
     other["a.txt"] = "two"
-    assert other.failures() == {"a.txt": "owned"}
+    (failed,) = other.index().failed
+    assert (failed.source_id, failed.reason) == ("a.txt", "owned")
+    assert "source_prefix=" in failed.message
+    assert 'as corpus=, which `library.source(…).metadata["corpus"]` tells' in failed.message
     assert folder.text("a.txt") == ["one"]
 
 

@@ -18,7 +18,9 @@ from stackroom.cli._problems import Refused, WrongUsage
 from stackroom.cli._saying import INTERRUPTED, say
 from stackroom.cli._shown import counted
 from stackroom.cli._visible import in_a_cell
+from stackroom.indexing._folder_options import check_encoding
 from stackroom.indexing._loaders import LOADERS
+from stackroom.indexing._walk import Wish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +31,13 @@ _PLANNED: Final = {"new": "new", "changed": "changed", "rescoped": "rescoped", "
 """What a dry run calls what would become of a source."""
 
 _MOST_NAMED: Final = 20
+
+
+def _encoding(_kind: type, name: str) -> None:
+    try:
+        check_encoding(name)
+    except LookupError:
+        raise WrongUsage("--encoding names none that Python knows; latin-1, cp1252 or utf-16 are some.") from None
 
 
 def index(
@@ -59,9 +68,51 @@ def index(
             metavar="NAME",
             validator=options.not_blank("--corpus"),
             show_default=False,
-            help="What a directory is known by when it is indexed from several places.",
+            help="What a directory is known by: a name of its own, for one that is indexed from several places, or the "
+            "corpus that `stackroom show SOURCE` tells, for one that was moved or renamed.",
         ),
     ] = None,
+    source_prefix: Annotated[
+        str | None,
+        Parameter(
+            metavar="PREFIX",
+            validator=options.not_blank("--source-prefix"),
+            show_default=False,
+            help="What every source id begins with, such as sales/: it tells files of the same name apart.",
+        ),
+    ] = None,
+    include: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--include",
+            metavar="GLOB",
+            validator=options.not_blank("--include"),
+            show_default=False,
+            help="Only the files of a directory that match: without / their name, with / their path, where **/ is any "
+            "number of directories. Give it several times for several globs.",
+        ),
+    ] = (),
+    exclude: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--exclude",
+            metavar="GLOB",
+            validator=options.not_blank("--exclude"),
+            show_default=False,
+            help="None of the files of a directory that match, likewise; it wins over --include.",
+        ),
+    ] = (),
+    hidden: Annotated[
+        bool, Parameter(name="--hidden", negative="", show_default=False, help="Names that begin with a dot, too.")
+    ] = False,
+    follow_symlinks: Annotated[
+        bool,
+        Parameter(negative="", show_default=False, help="Symbolic links, too, when they lead to within the directory."),
+    ] = False,
+    encoding: Annotated[
+        str,
+        Parameter(metavar="NAME", validator=_encoding, help="The encoding of text without a byte order mark."),
+    ] = "utf-8",
     prune: Annotated[
         bool, Parameter(show_default=False, help="Remove sources of a directory whose file is gone.")
     ] = False,
@@ -86,27 +137,32 @@ def index(
     """Index files, and the files of directories, one source each.
 
     A source's id is the file's path relative to the directory given, or the name of a file given by itself. Files of
-    other kinds in a directory are left out, and so are hidden ones.
+    other kinds in a directory are left out, and so are hidden ones, symbolic links, and directories that hold a
+    library.
 
     What has not changed since is left alone, but for its groups, folder and tags, which become those of this call:
     without --folder it is in no folder afterwards. What has changed is replaced whole, and a passage whose text the
     directory's sources held already keeps its vector. So an interrupted run goes on when it is started again.
 
-    A source of the same id that comes from elsewhere is not touched. A file that was deleted from a directory stays in
-    the library until --prune removes its source.
+    A source of the same id that comes from elsewhere is not touched: --source-prefix sets another directory's ids
+    apart, --corpus goes on with a directory that was moved. A file that was deleted from a directory stays in the
+    library until --prune removes its source.
     """
     shared: dict[str, Any] = {"tenant_id": tenant, "acl_groups": group, "folder_id": folder, "tags": tag}
     model = Source("checked before any file is read", kind=kind, tier=tier, passages=(), **shared)
     if price is not None and not 0 <= price < float("inf"):
         raise WrongUsage("--price takes a number of at least 0.")
-    found = found_files(Path(path) for path in paths)
+    wish = Wish(LOADERS.keys(), include or None, exclude, hidden, follow_symlinks)
+    found = found_files((Path(path) for path in paths), wish)
+    if corpus is not None and found.roots > 1:
+        raise WrongUsage("--corpus names one directory; index them one by one.")
     if title is not None and found.files != 1:
         raise WrongUsage("--title names a single file; index the files one by one.")
     if not found.says_something:
         holds_library = any(place.walked.ignored["library"] for place in found.places)
         why = " (the files of a library are left out)" if holds_library else ""
         raise Refused(f"no file to index there{why}: it may be {_SUFFIXES}")
-    wanted = Wanted(model, title, corpus, prune, dry_run, budget, price, jobs)
+    wanted = Wanted(model, title, corpus, prune, dry_run, budget, price, jobs, source_prefix or "", encoding)
     writes = not dry_run and (has_library(library) or holds_a_source(found, wanted))
     with opened_to_index(library, embedder, writes=writes) as open_one:
         try:

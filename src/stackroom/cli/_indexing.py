@@ -22,7 +22,7 @@ from stackroom.indexing._folder_run import OUTCOMES, FolderRun
 from stackroom.indexing._inside import inside
 from stackroom.indexing._loaders import shipped_loaders
 from stackroom.indexing._options import ceiling_of
-from stackroom.indexing._plan import Planner, ToWrite
+from stackroom.indexing._plan import Planner, ToWrite, Words
 from stackroom.indexing._stored import StoredFolder
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ MAX_BYTES: Final = 25 * 1024 * 1024
 _MAX_CHARS: Final = 1200
 _OVERLAP_CHARS: Final = 150
 _ATTEMPTS: Final = 3
+_WORDS: Final = Words("--corpus", "--source-prefix", "--encoding", "`stackroom show SOURCE`")
 HARMLESS: Final = frozenset({"empty"})
 """Reasons for which a file may be skipped without the command having failed."""
 
@@ -53,13 +54,24 @@ class Wanted:
     budget: int | None = None
     price: float | None = None
     jobs: int = 8
+    source_prefix: str = ""
+    encoding: str = "utf-8"
 
     def planner(self, place: Place) -> Planner:
         """Return how the files of a place become sources."""
         corpus = self.corpus or corpus_of(place.root)
         loaders = shipped_loaders(_MAX_CHARS, _OVERLAP_CHARS)
+        sizes = (_MAX_CHARS, _OVERLAP_CHARS)
         return Planner(
-            self.model, corpus, "", "utf-8", MAX_BYTES, loaders, _MAX_CHARS, _OVERLAP_CHARS, title=self.title
+            self.model,
+            corpus,
+            self.source_prefix,
+            self.encoding,
+            MAX_BYTES,
+            loaders,
+            *sizes,
+            title=self.title,
+            words=_WORDS,
         )
 
 
@@ -168,7 +180,11 @@ def _with_less(wanted: Wanted, characters: int) -> Wanted:
 
 
 def _skipped(place: Place, run: FolderRun, report: IndexReport) -> list[Skipped]:
-    failed = [Skipped(shown_path(place.root / one.source_id), one.reason, one.message) for one in report.failed]
+    prefix = run.planner.prefix
+    failed = [
+        Skipped(shown_path(place.root / one.source_id.removeprefix(prefix)), one.reason, one.message)
+        for one in report.failed
+    ]
     empty = [Skipped(shown_path(place.root / name), "empty", "it holds no text") for name in sorted(run.empty)]
     return failed + empty
 
