@@ -261,7 +261,7 @@ def test_what_is_gone_goes_with_prune(stackroom: CommandLine, notes: Path) -> No
 def test_a_budget_ends_before_the_file_that_would_break_it_and_says_so(stackroom: CommandLine) -> None:
     ran = stackroom.index("notes", "--budget", "150")
     assert ran.code == 1
-    assert "the budget is spent: 1 file not looked at; run it again to go on" in ran.err
+    assert "the budget is spent: 1 file not indexed; run it again to go on" in ran.err
     assert "indexed 1 source" in ran.out
     assert stackroom.index("notes", "--budget", "150").code == 0
 
@@ -536,3 +536,18 @@ def test_globs_hidden_names_and_links_are_options(stackroom: CommandLine, notes:
     assert planned("--include", "*.md", "--exclude", "b*", "--hidden") == [".hidden.md", "sub/x.md"]
     assert planned("--include", "*.txt", "--follow-symlinks") == ["linked.txt"]
     assert "2 excluded files left out" in stackroom.index("notes", "--include", "*.vtt").out
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["the first", "a later one"])
+def test_a_file_that_no_budget_of_this_size_allows_is_named_with_its_size(
+    stackroom: CommandLine, notes: Path, *, first: bool
+) -> None:
+    name = "a.txt" if first else "c.txt"
+    (notes / name).write_text("x" * 700, encoding="utf-8")
+    ran = stackroom.index("notes", "--source-prefix", "p/", "--budget", "600")
+    assert ran.code == 1
+    assert f"the budget of 600 characters is too small for notes/{name}, which needs 700: " in ran.err
+    assert "give a --budget of at least that" in ran.err
+    again = stackroom.index("notes", "--source-prefix", "p/", "--budget", "600", "--json").json
+    assert again["stopped_at"] == {"path": f"notes/{name}", "characters": 700}
+    assert stackroom.index("notes", "--source-prefix", "p/", "--budget", "1000").code == 0

@@ -12,7 +12,7 @@ from stackroom import IndexingCancelled, Source
 from stackroom.cli import _options as options
 from stackroom.cli import _shown
 from stackroom.cli._files import found_files
-from stackroom.cli._indexing import Outcome, Wanted, holds_a_source, index_files
+from stackroom.cli._indexing import Large, Outcome, Wanted, holds_a_source, index_files
 from stackroom.cli._opening import has_library, opened_to_index
 from stackroom.cli._problems import Refused, WrongUsage
 from stackroom.cli._saying import INTERRUPTED, say
@@ -170,23 +170,32 @@ def index(
         except IndexingCancelled:
             say("interrupted; what was written by then stays: run the same command again to go on")
             return INTERRUPTED
-    _report(outcome, json=json, dry_run=dry_run)
+    _report(outcome, json=json, dry_run=dry_run, budget=budget)
     return int(outcome.failed)
 
 
-def _report(outcome: Outcome, *, json: bool, dry_run: bool) -> None:
+def _report(outcome: Outcome, *, json: bool, dry_run: bool, budget: int | None) -> None:
     messages = _shown.message_console()
     for skipped in outcome.skipped:
         messages.print(f"skipped {in_a_cell(skipped.path)}: {skipped.message}", soft_wrap=True)
-    if outcome.stopped == "budget":
-        left = counted(outcome.counts["remaining"], "file")
-        messages.print(f"the budget is spent: {left} not looked at; run it again to go on", soft_wrap=True)
+    if outcome.stopped_at is not None:
+        messages.print(_end_of_budget(outcome, outcome.stopped_at, budget or 0), soft_wrap=True)
     if json:
         _shown.print_json(_as_json(outcome, dry_run=dry_run))
     elif dry_run:
         _shown.show(_table(outcome), *_names(outcome))
     else:
         _shown.output_console().print(_summary(outcome), soft_wrap=True)
+
+
+def _end_of_budget(outcome: Outcome, file: Large, budget: int) -> str:
+    left = counted(outcome.counts["remaining"], "file")
+    if file.characters <= budget:
+        return f"the budget is spent: {left} not indexed; run it again to go on"
+    return (
+        f"the budget of {budget:,} characters is too small for {in_a_cell(file.path)}, which needs "
+        f"{file.characters:,}: {left} not indexed; give a --budget of at least that, or leave it out with --exclude"
+    )
 
 
 def _as_json(outcome: Outcome, *, dry_run: bool) -> dict[str, Any]:
@@ -212,6 +221,7 @@ def _as_json(outcome: Outcome, *, dry_run: bool) -> dict[str, Any]:
         "tokens": outcome.tokens,
         "cost": outcome.cost,
         "stopped": outcome.stopped,
+        "stopped_at": outcome.stopped_at,
         "skipped": outcome.skipped,
         "ignored": dict(sorted(outcome.ignored.items())),
         "other_suffixes": outcome.ignored["suffix"],

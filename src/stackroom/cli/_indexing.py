@@ -75,6 +75,14 @@ class Wanted:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Large:
+    """A file, and how many characters of it are to be embedded."""
+
+    path: str
+    characters: int
+
+
 @dataclass(slots=True)
 class Outcome:
     """What became of the files: sources written, files skipped, counts, and how long it took."""
@@ -87,6 +95,8 @@ class Outcome:
     tokens: int = 0
     cost: float | None = None
     stopped: str | None = None
+    stopped_at: Large | None = None
+    """The file that the budget did not allow."""
     seconds: float = 0.0
 
     @property
@@ -133,6 +143,8 @@ def index_files(library: Library, found: Found, wanted: Wanted, *, quiet: bool) 
             for what, source_ids in run.named.items():
                 outcome.named[what] += source_ids
             outcome.skipped += _skipped(place, run, report)
+            if run.stopped_at is not None:
+                outcome.stopped_at = Large(_path_of(place, run, run.stopped_at[0]), run.stopped_at[1])
             done_before = (done_before[0] + len(place.walked.files), outcome.passages)
             if outcome.stopped is not None:
                 break
@@ -180,13 +192,13 @@ def _with_less(wanted: Wanted, characters: int) -> Wanted:
 
 
 def _skipped(place: Place, run: FolderRun, report: IndexReport) -> list[Skipped]:
-    prefix = run.planner.prefix
-    failed = [
-        Skipped(shown_path(place.root / one.source_id.removeprefix(prefix)), one.reason, one.message)
-        for one in report.failed
-    ]
+    failed = [Skipped(_path_of(place, run, one.source_id), one.reason, one.message) for one in report.failed]
     empty = [Skipped(shown_path(place.root / name), "empty", "it holds no text") for name in sorted(run.empty)]
     return failed + empty
+
+
+def _path_of(place: Place, run: FolderRun, source_id: str) -> str:
+    return shown_path(place.root / source_id.removeprefix(run.planner.prefix))
 
 
 def _adding(show: Callable[[int, int], None], before: tuple[int, int]) -> Callable[[Progress], None]:

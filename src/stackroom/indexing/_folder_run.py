@@ -91,12 +91,13 @@ class FolderRun:
     on_source: Callable[[Job[Source]], object] | None = None
     empty: set[str] = field(default_factory=set)
     """Names of the files that hold no text."""
+    stopped_at: tuple[str, int] | None = None
+    """The source that the budget did not allow, and how many of its characters were to be embedded."""
     named: dict[Outcome, list[str]] = field(default_factory=lambda: {outcome: [] for outcome in OUTCOMES})
     """The ids of the sources that were, or of a dry run would be, written, re-scoped or removed."""
     _tally: _Tally = field(default_factory=_Tally)
     _ignored: Counter[str] = field(default_factory=Counter)
     _planned: int = 0
-    _is_over_budget: bool = False
     _on_the_way: dict[str, ToWrite] = field(default_factory=dict)
     _settled: set[str] = field(default_factory=set)
     """Sources that are as this run is to leave them."""
@@ -125,7 +126,7 @@ class FolderRun:
         calls = self.parts.calls(width, self.cancel, Patience(attempts, halves=True))
         try:
             ending = self._imagine() if self.dry_run else self._engine(calls, attempts).run(self._jobs())
-            if ending is None and not self._is_over_budget:
+            if ending is None and self.stopped_at is None:
                 ending = self._pruned()
             ending = self._rest_rescoped(ending)
         finally:
@@ -196,7 +197,7 @@ class FolderRun:
             finally:
                 for claim in claims.values():
                     self.parts.writing.claims.drop(claim)
-            if self._is_over_budget:
+            if self.stopped_at is not None:
                 return
             self._say_progress()
 
@@ -224,7 +225,7 @@ class FolderRun:
                 if job is None:
                     continue
                 if self.budget is not None and self._planned + job.characters > self.budget:
-                    self._is_over_budget = True
+                    self.stopped_at = (entry.source.source_id, job.characters)
                     break
                 self._planned += job.characters
                 self._tally.over_ceiling += self._over(entry)
@@ -336,7 +337,7 @@ class FolderRun:
                 for job in self._done_in_order(entries, found, {}):
                     self._settle(job)
                 self._say_progress()
-                if self._is_over_budget:
+                if self.stopped_at is not None:
                     break
         except (StoreError, EmbedderError, IndexingCancelled) as error:
             return error
@@ -397,7 +398,7 @@ class FolderRun:
 
     def _ended(self, ending: BaseException | None) -> IndexReport:
         done = self._tally
-        stopped: Stopped | None = "budget" if self._is_over_budget else None
+        stopped: Stopped | None = "budget" if self.stopped_at is not None else None
         if ending is not None:
             stopped = "cancelled" if isinstance(ending, IndexingCancelled) else "error"
         report = IndexReport(
