@@ -44,10 +44,26 @@ BULK: Final = tuple(
         (
             "permissions never wait for a change of content",
             "_folder_run",
-            "ids = sorted({entry.source_id for entry in (*differing, *expiring)})",
-            "ids = sorted({entry.source_id for entry in expiring})",
+            "self._set_scope({entry.source_id for entry in (*differing, *expiring)},",
+            "self._set_scope({entry.source_id for entry in expiring},",
             "folder",
             "without_embedding",
+        ),
+        (
+            "permissions do not wait for a file that can be indexed",
+            "_folder_run",
+            "ending = self._rest_rescoped(ending)",
+            "pass",
+            "folder_scopes",
+            "not_indexed or budget",
+        ),
+        (
+            "a run sets no groups of files that it was not asked for",
+            "_folder_run",
+            "self.walked.is_asked_for(name) and ",
+            "",
+            "folder_scopes",
+            "another_call",
         ),
         (
             "no link leads outside",
@@ -56,6 +72,14 @@ BULK: Final = tuple(
             "",
             "walk",
             "stay_inside",
+        ),
+        (
+            "a library's own files are no sources",
+            "_walk",
+            "if _holds_library(directory):",
+            "if False:",
+            "walk",
+            "holds_a_library",
         ),
         (
             "no call starts after a failure",

@@ -14,6 +14,7 @@ from tests.indexing.folders import SCOPE, Folder
 from tests.library.doubles import RecordingEmbedder, source
 
 from stackroom import (
+    Library,
     Scope,
     ScopeError,
     SourceError,
@@ -78,8 +79,8 @@ def test_a_source_from_elsewhere_is_not_touched(folder: Folder) -> None:
     folder.library.index_source(source("a.txt", "theirs"))
     (failed,) = folder.index().failed
     assert failed.reason == "owned"
-    assert "corpus=" in failed.message
     assert "source_prefix=" in failed.message
+    assert "corpus" not in failed.message
     assert folder.text("a.txt") == ["theirs"]
     assert folder.index(source_prefix="mine/").new == 1
 
@@ -98,7 +99,10 @@ def test_another_folder_of_the_same_names_is_told_apart(folder: Folder, tmp_path
     (tmp_path / "other").mkdir()
     other = Folder(tmp_path / "other", folder.library)
     other["a.txt"] = "two"
-    assert other.failures() == {"a.txt": "owned"}
+    (failed,) = other.index().failed
+    assert (failed.source_id, failed.reason) == ("a.txt", "owned")
+    assert "source_prefix=" in failed.message
+    assert 'as corpus=, which `library.source(…).metadata["corpus"]` tells' in failed.message
     assert folder.text("a.txt") == ["one"]
 
 
@@ -253,3 +257,12 @@ def test_a_path_must_be_an_existing_directory(folder: Folder) -> None:
 def test_an_empty_folder_is_zeros(folder: Folder) -> None:
     report = folder.index(prune=True)
     assert dataclasses.replace(report, seconds=0.0) == IndexReport(fingerprint="recording@16")
+
+
+def test_the_librarys_own_files_are_never_sources(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("word", encoding="utf-8")
+    with Library.open(tmp_path / "library", embedder=RecordingEmbedder()) as library:
+        folder = Folder(tmp_path, library)
+        folder.index(tenant_id="another")
+        report = folder.index()
+        assert (folder.ids(), report.ignored["library"]) == (["a.txt"], 1)

@@ -130,3 +130,26 @@ def test_many_stars_take_no_time(tmp_path: Path) -> None:
     glob_matcher("x/" + "**/" * 12 + "*a*a*a*a*b")("x/" + "a/" * 60 + "a" * 60)
     assert time.perf_counter() - began < 5
     assert tmp_path.exists()
+
+
+REGISTERS = [
+    b"# The register of a Stackroom library. Stackroom keeps it; change nothing here by hand.\n\xff torn",
+    b"format = 99\nlast_generation = 1\n",
+]
+
+
+@pytest.mark.parametrize("register", REGISTERS, ids=["torn", "newer"])
+def test_a_directory_that_holds_a_library_is_left_out_and_counted(tmp_path: Path, register: bytes) -> None:
+    make(tmp_path, "a.txt", "data/library/writer.md", "data/library/1/tenant/x.md", "data/b.txt")
+    (tmp_path / "data" / "library" / "library.toml").write_bytes(register)
+    found = walked(tmp_path)
+    assert (names(found), found.ignored) == (["a.txt", "data/b.txt"], {"library": 1})
+    within = walked(tmp_path / "data" / "library")
+    assert (names(within), within.ignored) == ([], {"library": 1})
+
+
+@pytest.mark.parametrize("text", ["", "books = 3\n", "[", "format = 1\n"])
+def test_a_library_toml_of_something_else_is_no_library(tmp_path: Path, text: str) -> None:
+    make(tmp_path, "city/a.txt")
+    (tmp_path / "city" / "library.toml").write_text(text, encoding="utf-8")
+    assert names(walked(tmp_path)) == ["city/a.txt"]

@@ -6,7 +6,7 @@ import os
 import stat
 import unicodedata
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stackroom.cli._problems import Refused
 from stackroom.indexing._loaders import LOADERS
@@ -15,6 +15,10 @@ from stackroom.indexing._walk import FolderFile, Walked, Wish, walk
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+
+EVERY_FILE: Final = Wish(LOADERS.keys(), include=None, exclude=(), hidden=False, follow_symlinks=False)
+"""All that have a loader, hidden names and symbolic links left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,11 @@ class Found:
     skipped: list[Skipped] = field(default_factory=list)
 
     @property
+    def roots(self) -> int:
+        """In how many directories the files are."""
+        return len({place.root.resolve() for place in self.places})
+
+    @property
     def files(self) -> int:
         """How many files there are to index."""
         return sum(len(place.walked.files) for place in self.places)
@@ -63,16 +72,15 @@ def shown_path(path: Path) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def found_files(paths: Iterable[Path]) -> Found:
+def found_files(paths: Iterable[Path], wish: Wish = EVERY_FILE) -> Found:
     """Return the files that `paths` stand for, in order; nothing is opened but directories.
 
-    A directory stands for all its files that have a loader, hidden names and symbolic links left out; their ids are
-    their paths relative to it, a single file's its name: POSIX, NFC. What cannot be looked at, and a path that is
+    A directory stands for those of its files that `wish` wants; their ids are their paths relative to it, a single
+    file's its name: POSIX, NFC. What cannot be looked at, and a path that is
     neither a regular file nor a directory, is skipped. Refused when a path does not exist or two files would become
     one source.
     """
     found = Found()
-    wish = Wish(LOADERS.keys(), include=None, exclude=(), hidden=False, follow_symlinks=False)
     for path, status in _looked_at(paths, found):
         if stat.S_ISDIR(status.st_mode):
             found.places.append(Place(path, walk(path, wish), is_directory=True))
@@ -103,13 +111,20 @@ def _take_single(path: Path, status: os.stat_result, found: Found) -> None:
         found.skip(path, "name", "its name is no valid Unicode; rename it")
     else:
         name = unicodedata.normalize("NFC", path.name)
-        walked = Walked(files=[FolderFile(path, name, status.st_size)], has_loadable=True)
+        file = FolderFile(path, name, status.st_size)
+        walked = Walked(files=[file], has_loadable=True, is_asked_for=name.__eq__)
         found.places.append(Place(path.parent, walked, is_directory=False))
 
 
-def _take_each_source_once(places: Iterable[Place]) -> None:
+def _take_each_source_once(places: list[Place]) -> None:
     first: dict[str, FolderFile] = {}
-    for place in places:
+    roots: set[Path] = set()
+    for place in list(places):
+        if place.is_directory and place.root.resolve() in roots:
+            places.remove(place)
+            continue
+        if place.is_directory:
+            roots.add(place.root.resolve())
         kept = []
         for file in place.walked.files:
             other = first.setdefault(file.name, file)
@@ -118,6 +133,8 @@ def _take_each_source_once(places: Iterable[Place]) -> None:
             elif other.path.resolve() != file.path.resolve():
                 raise Refused(
                     f"{shown_path(other.path)} and {shown_path(file.path)} would be one source, {file.name}; "
-                    "nothing was indexed: index the directory that holds both"
+                    "nothing was indexed: index the directory that holds both, or one of them with --source-prefix"
                 )
         place.walked.files[:] = kept
+        if not kept and not place.is_directory:
+            places.remove(place)

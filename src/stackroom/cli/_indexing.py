@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -17,11 +18,11 @@ from stackroom.cli._files import Found, Place, Skipped, shown_path
 from stackroom.cli._shown import message_console
 from stackroom.indexing import CancelToken, IndexReport, Progress
 from stackroom.indexing._folder import corpus_of
-from stackroom.indexing._folder_run import FolderRun
+from stackroom.indexing._folder_run import OUTCOMES, FolderRun
 from stackroom.indexing._inside import inside
 from stackroom.indexing._loaders import shipped_loaders
 from stackroom.indexing._options import ceiling_of
-from stackroom.indexing._plan import Planner, ToWrite
+from stackroom.indexing._plan import Planner, ToWrite, Words
 from stackroom.indexing._stored import StoredFolder
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ MAX_BYTES: Final = 25 * 1024 * 1024
 _MAX_CHARS: Final = 1200
 _OVERLAP_CHARS: Final = 150
 _ATTEMPTS: Final = 3
+_WORDS: Final = Words("--corpus", "--source-prefix", "--encoding", "`stackroom show SOURCE`")
 HARMLESS: Final = frozenset({"empty"})
 """Reasons for which a file may be skipped without the command having failed."""
 
@@ -52,14 +54,33 @@ class Wanted:
     budget: int | None = None
     price: float | None = None
     jobs: int = 8
+    source_prefix: str = ""
+    encoding: str = "utf-8"
 
     def planner(self, place: Place) -> Planner:
         """Return how the files of a place become sources."""
         corpus = self.corpus or corpus_of(place.root)
         loaders = shipped_loaders(_MAX_CHARS, _OVERLAP_CHARS)
+        sizes = (_MAX_CHARS, _OVERLAP_CHARS)
         return Planner(
-            self.model, corpus, "", "utf-8", MAX_BYTES, loaders, _MAX_CHARS, _OVERLAP_CHARS, title=self.title
+            self.model,
+            corpus,
+            self.source_prefix,
+            self.encoding,
+            MAX_BYTES,
+            loaders,
+            *sizes,
+            title=self.title,
+            words=_WORDS,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Large:
+    """A file, and how many characters of it are to be embedded."""
+
+    path: str
+    characters: int
 
 
 @dataclass(slots=True)
@@ -68,11 +89,14 @@ class Outcome:
 
     written: list[tuple[str, Indexed]] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
-    other_suffixes: int = 0
+    ignored: Counter[str] = field(default_factory=Counter)
+    named: dict[str, list[str]] = field(default_factory=lambda: {outcome: [] for outcome in OUTCOMES})
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
     tokens: int = 0
     cost: float | None = None
     stopped: str | None = None
+    stopped_at: Large | None = None
+    """The file that the budget did not allow."""
     seconds: float = 0.0
 
     @property
@@ -92,7 +116,7 @@ class Outcome:
         self.tokens += report.estimated_tokens
         if report.estimated_cost is not None:
             self.cost = (self.cost or 0.0) + report.estimated_cost
-        self.other_suffixes += report.ignored.get("suffix", 0)
+        self.ignored.update(report.ignored)
         self.stopped = report.stopped
 
 
@@ -116,7 +140,11 @@ def index_files(library: Library, found: Found, wanted: Wanted, *, quiet: bool) 
             run = _run(library, place, wanted, outcome, cancel, _adding(show, done_before))
             report = run.to_its_end(wanted.jobs, _ATTEMPTS, None)
             outcome.take(report)
+            for what, source_ids in run.named.items():
+                outcome.named[what] += source_ids
             outcome.skipped += _skipped(place, run, report)
+            if run.stopped_at is not None:
+                outcome.stopped_at = Large(_path_of(place, run, run.stopped_at[0]), run.stopped_at[1])
             done_before = (done_before[0] + len(place.walked.files), outcome.passages)
             if outcome.stopped is not None:
                 break
@@ -164,9 +192,13 @@ def _with_less(wanted: Wanted, characters: int) -> Wanted:
 
 
 def _skipped(place: Place, run: FolderRun, report: IndexReport) -> list[Skipped]:
-    failed = [Skipped(shown_path(place.root / one.source_id), one.reason, one.message) for one in report.failed]
+    failed = [Skipped(_path_of(place, run, one.source_id), one.reason, one.message) for one in report.failed]
     empty = [Skipped(shown_path(place.root / name), "empty", "it holds no text") for name in sorted(run.empty)]
     return failed + empty
+
+
+def _path_of(place: Place, run: FolderRun, source_id: str) -> str:
+    return shown_path(place.root / source_id.removeprefix(run.planner.prefix))
 
 
 def _adding(show: Callable[[int, int], None], before: tuple[int, int]) -> Callable[[Progress], None]:

@@ -26,8 +26,8 @@ missing and there is a source to write; no other command does, and each refuses 
 * **Sources.** A file is a source. Its id is its path relative to the directory that was given (`guides/setup.md`), or
   its name when it was given by itself. Text and Markdown are cut at headings and sentences, WebVTT and SubRip
   transcripts between their cues; a passage of a transcript has a `speaker` in its metadata, and shows one, when all its
-  cues agree on who speaks. Text is UTF-8, or UTF-16 with a byte order mark; a file that is anything else is
-  skipped and said.
+  cues agree on who speaks. Text is UTF-8, or what `--encoding` names, or UTF-16 with a byte order mark; a file
+  that is anything else is skipped and said. Directories that hold a library are left out.
 * **Embedders.** `local` is a small model that a package carries, `hashing` needs none and knows only words. A library
   belongs to the embedder that it was made with, and that one is taken when neither `--embedder` nor the environment's
   `STACKROOM_EMBEDDER` names another. Listings, removals and lexical searches embed nothing, so they need none.

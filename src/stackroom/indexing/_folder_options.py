@@ -32,7 +32,7 @@ def check_folder_options(
     if budget_chars is not None:
         require_size("budget_chars", budget_chars, least=0)
     _check_price(price)
-    _check_encoding(encoding)
+    check_encoding(encoding)
     for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise TypeError(f"{name} must be True or False, not {type(flag).__name__}")
@@ -51,7 +51,7 @@ def _check_price(price: object) -> None:
         raise ValueError("price_per_million_tokens must be a finite number of at least 0")
 
 
-def _check_encoding(encoding: object) -> None:
+def check_encoding(encoding: object) -> None:
     """Raise LookupError for an encoding that there is not, or that is none of text."""
     if not isinstance(encoding, str):
         raise TypeError(f"encoding must be a string, not {type(encoding).__name__}")

@@ -7,11 +7,11 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from stackroom import _keys as keys
 from stackroom._claims import Claim
-from stackroom._errors import Conflict, EmbedderError, IndexingCancelled, StackroomError, StoreError
+from stackroom._errors import Conflict, EmbedderError, EmbedderMismatch, IndexingCancelled, StackroomError, StoreError
 from stackroom._scoping import microseconds
 from stackroom._writing import Stored, of_sources
 from stackroom.indexing._calls import Patience
@@ -21,7 +21,7 @@ from stackroom.indexing._reports import EmbeddingReport, Failed, IndexReport, Pr
 from stackroom.indexing._stored import PATH, Everything, Head, StoredFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from stackroom._cancel import CancelToken
@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 
 _FILES_AT_A_TIME: Final = 64
 _CHARACTERS_AT_A_TIME: Final = 1_000_000
+_NOTHING: Final[Mapping[str, MetadataValue | None]] = MappingProxyType({})
+
+Outcome: TypeAlias = Literal["new", "changed", "rescoped", "removed"]
+OUTCOMES: Final[tuple[Outcome, ...]] = ("new", "changed", "rescoped", "removed")
+"""What may become of a source."""
 
 
 @dataclass(slots=True)
@@ -86,11 +91,16 @@ class FolderRun:
     on_source: Callable[[Job[Source]], object] | None = None
     empty: set[str] = field(default_factory=set)
     """Names of the files that hold no text."""
+    stopped_at: tuple[str, int] | None = None
+    """The source that the budget did not allow, and how many of its characters were to be embedded."""
+    named: dict[Outcome, list[str]] = field(default_factory=lambda: {outcome: [] for outcome in OUTCOMES})
+    """The ids of the sources that were, or of a dry run would be, written, re-scoped or removed."""
     _tally: _Tally = field(default_factory=_Tally)
     _ignored: Counter[str] = field(default_factory=Counter)
     _planned: int = 0
-    _is_over_budget: bool = False
     _on_the_way: dict[str, ToWrite] = field(default_factory=dict)
+    _settled: set[str] = field(default_factory=set)
+    """Sources that are as this run is to leave them."""
     _began: float = field(default_factory=time.perf_counter)
 
     def count_over_ceiling(self) -> tuple[int, int]:
@@ -116,8 +126,9 @@ class FolderRun:
         calls = self.parts.calls(width, self.cancel, Patience(attempts, halves=True))
         try:
             ending = self._imagine() if self.dry_run else self._engine(calls, attempts).run(self._jobs())
-            if ending is None and not self._is_over_budget:
+            if ending is None and self.stopped_at is None:
                 ending = self._pruned()
+            ending = self._rest_rescoped(ending)
         finally:
             self.stored.close()
         if not self.dry_run:
@@ -186,7 +197,7 @@ class FolderRun:
             finally:
                 for claim in claims.values():
                     self.parts.writing.claims.drop(claim)
-            if self._is_over_budget:
+            if self.stopped_at is not None:
                 return
             self._say_progress()
 
@@ -214,7 +225,7 @@ class FolderRun:
                 if job is None:
                     continue
                 if self.budget is not None and self._planned + job.characters > self.budget:
-                    self._is_over_budget = True
+                    self.stopped_at = (entry.source.source_id, job.characters)
                     break
                 self._planned += job.characters
                 self._tally.over_ceiling += self._over(entry)
@@ -225,6 +236,7 @@ class FolderRun:
                 to_rescope.append(entry)
                 self._tally.unchanged += 1
                 self._tally.done += 1
+                self._settled.add(entry.source_id)
             elif isinstance(entry, Empty):
                 self.empty.add(entry.name)
                 self._ignored["empty"] += 1
@@ -260,17 +272,54 @@ class FolderRun:
         differing = [entry for entry in unchanged if _is_scoped_otherwise(entry.head, self.planner)]
         expiring = [entry for entry in unchanged if entry.head.metadata.get(keys.EXPIRES) != expires]
         self._tally.rescoped += len(differing)
-        ids = sorted({entry.source_id for entry in (*differing, *expiring)})
-        if not ids or self.dry_run:
+        self.named["rescoped"] += [entry.source_id for entry in differing]
+        self._set_scope({entry.source_id for entry in (*differing, *expiring)}, {keys.EXPIRES: expires})
+
+    def _set_scope(self, source_ids: Collection[str], more: Mapping[str, MetadataValue | None] = _NOTHING) -> None:
+        if not source_ids or self.dry_run:
             return
+        model = self.planner.model
         patch: dict[str, MetadataValue | None] = {
             keys.GROUPS: list(model.acl_groups),
             keys.FOLDER: model.folder_id,
             keys.TAGS: list(model.tags),
-            keys.EXPIRES: expires,
             keys.UPDATED: self.parts.writing.now(),
+            **more,
         }
-        self.parts.store.update(self.parts.collection, patch, where=of_sources(model.tenant_id, ids))
+        self.parts.store.update(self.parts.collection, patch, where=of_sources(model.tenant_id, sorted(source_ids)))
+
+    def _rest_rescoped(self, ending: BaseException | None) -> BaseException | None:
+        """Set who may see whatever else is kept of the files that were asked for; return what ended the run.
+
+        Those are files that failed, hold no text, are gone, or were not come to. When they expire stays as it was.
+        """
+        if isinstance(ending, StoreError | IndexingCancelled | EmbedderMismatch):
+            return ending
+        try:
+            heads = self.stored.all_heads()
+            settled = self._settled | set(self.named["removed"])
+            rest = [
+                source_id
+                for source_id, head in heads
+                if source_id not in settled and self._is_kept_otherwise(source_id, head)
+            ]
+            self._tally.rescoped += len(rest)
+            self.named["rescoped"] += rest
+            for first in range(0, len(rest), _FILES_AT_A_TIME):
+                self._set_scope(rest[first : first + _FILES_AT_A_TIME])
+        except StoreError as error:
+            return ending or error
+        return ending
+
+    def _is_kept_otherwise(self, source_id: str, head: Head) -> bool:
+        """Tell whether a source of a file that was asked for is still to be re-scoped."""
+        name = self._name_of(source_id, head)
+        return name is not None and self.walked.is_asked_for(name) and _is_scoped_otherwise(head, self.planner)
+
+    def _name_of(self, source_id: str, head: Head) -> str | None:
+        """Return the name of a source's file; None when the source was not named after it, as it would be here."""
+        name = head.own(PATH)
+        return name if isinstance(name, str) and source_id == self.planner.prefix + name else None
 
     def _over(self, entry: ToWrite) -> int:
         return sum(len(passage.text) > self.ceiling for passage in entry.source.passages)
@@ -286,9 +335,9 @@ class FolderRun:
                     self.cancel.raise_if_cancelled()
                 found = self._looked_at([entry for entry in entries if isinstance(entry, ToWrite)])
                 for job in self._done_in_order(entries, found, {}):
-                    self._tally.take(job)
+                    self._settle(job)
                 self._say_progress()
-                if self._is_over_budget:
+                if self.stopped_at is not None:
                     break
         except (StoreError, EmbedderError, IndexingCancelled) as error:
             return error
@@ -296,9 +345,14 @@ class FolderRun:
 
     def _written(self, job: Job[Source]) -> None:
         self._on_the_way.pop(job.source.source_id, None)
-        self._tally.take(job)
+        self._settle(job)
         if self.on_source is not None:
             self.on_source(job)
+
+    def _settle(self, job: Job[Source]) -> None:
+        self._tally.take(job)
+        self._settled.add(job.source.source_id)
+        self.named["changed" if job.stored.passages else "new"].append(job.source.source_id)
 
     def _failed(self, job: Job[Source], error: EmbedderError | Conflict) -> None:
         source_id = job.source.source_id
@@ -328,13 +382,14 @@ class FolderRun:
                 tenant_id = self.planner.model.tenant_id
                 went = 1 if self.dry_run else self.parts.library.remove_source(source_id, tenant_id=tenant_id)
                 self._tally.removed += went > 0
+                self.named["removed"].append(source_id)
         except (StoreError, IndexingCancelled) as error:
             return error
         return None
 
     def _is_gone(self, source_id: str, head: Head) -> bool:
-        name = head.own(PATH)
-        if not isinstance(name, str) or source_id != self.planner.prefix + name:
+        name = self._name_of(source_id, head)
+        if name is None:
             return False
         if name in self.empty:
             return True
@@ -343,7 +398,7 @@ class FolderRun:
 
     def _ended(self, ending: BaseException | None) -> IndexReport:
         done = self._tally
-        stopped: Stopped | None = "budget" if self._is_over_budget else None
+        stopped: Stopped | None = "budget" if self.stopped_at is not None else None
         if ending is not None:
             stopped = "cancelled" if isinstance(ending, IndexingCancelled) else "error"
         report = IndexReport(

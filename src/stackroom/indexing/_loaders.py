@@ -41,7 +41,18 @@ Loader: TypeAlias = Callable[[bytes, str], Loaded]
 
 
 class UndecodableText(ValueError):
-    """Bytes are no text in their encoding, or hold what no store can keep; the message shows nothing of them."""
+    """Bytes are no text in their encoding, or hold what no store can keep; the message shows nothing of them.
+
+    `is_of_encoding`: another one that is named might read them.
+    """
+
+    is_of_encoding = False
+
+
+class OtherEncoding(UndecodableText):
+    """Bytes without a byte order mark are no text in the encoding that was given."""
+
+    is_of_encoding = True
 
 
 _BYTE_ORDER_MARKS: Final = (
@@ -63,9 +74,13 @@ def decoded(data: bytes, encoding: str) -> str:
     try:
         text = data.decode(marked)
     except UnicodeError:
-        raise UndecodableText(f"it is no text in {encoding}, or in another encoding") from None
+        if marked == encoding:
+            raise OtherEncoding(f"it is no text in {encoding}") from None
+        raise UndecodableText(
+            f"its byte order mark says {marked.removesuffix('-sig')}, and it is no text in that"
+        ) from None
     if (at := unstorable_at(text)) is not None:
-        raise UndecodableText(f"character {at} is NUL or half a character; it is no text, or in another encoding")
+        raise UndecodableText(f"character {at} is NUL or half a character: it is no text, or text in another encoding")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -50,6 +50,17 @@ Entry: TypeAlias = Unchanged | Empty | ToWrite | Failed
 
 
 @dataclass(frozen=True, slots=True)
+class Words:
+    """What the caller calls the options that a message advises."""
+
+    corpus: str = "corpus="
+    source_prefix: str = "source_prefix="
+    encoding: str = "encoding="
+    shown_by: str = '`library.source(…).metadata["corpus"]`'
+    """Where the corpus of a source can be read."""
+
+
+@dataclass(frozen=True, slots=True)
 class Planner:
     """Compares files with what is stored and loads those that differ. `model` has what all sources share."""
 
@@ -63,6 +74,7 @@ class Planner:
     overlap_chars: int
     title: str | None = None
     """A title for every source; None: each file's own."""
+    words: Words = Words()
 
     def source_id(self, file: FolderFile) -> str:
         """Return the id of a file's source."""
@@ -75,16 +87,21 @@ class Planner:
         if isinstance(data, Failed):
             return data
         if head is not None and not head.belongs_to(self.corpus):
-            return Failed(
-                source_id,
-                "owned",
-                "a source of this id comes from elsewhere and is not touched: give the folder's corpus= if it is the "
-                "same folder, or a source_prefix=",
-            )
+            return Failed(source_id, "owned", self._advice_on_another_owner(head))
         digest, settings = hashlib.sha256(data).hexdigest(), self._settings(file.suffix)
         if head is not None and head.own(CONTENT_HASH) == digest and head.settings == settings:
             return Unchanged(source_id, head)
         return self._loaded(file, data, digest, settings)
+
+    def _advice_on_another_owner(self, head: Head) -> str:
+        words = self.words
+        own_ids = f"give a {words.source_prefix} that sets this folder's ids apart"
+        if not head.is_of_a_folder:
+            return f"a source of this id comes from elsewhere, from no folder, and is not touched: {own_ids}"
+        return (
+            f"a source of this id comes from elsewhere and is not touched: {own_ids}; or, if this is its folder and "
+            f"was moved or renamed, give the corpus that it has as {words.corpus}, which {words.shown_by} tells"
+        )
 
     def is_same(self, written: ToWrite, head: Head | None) -> bool:
         """Tell whether what is stored is what was to be written: another run was quicker."""
@@ -134,7 +151,8 @@ class Planner:
         except ImportError as error:
             return Failed(source_id, "missing_dependency", str(error) if self._ships(file.suffix) else "see its loader")
         except UndecodableText as error:
-            return Failed(source_id, "encoding", str(error))
+            advice = f": if it is in another one, give that as {self.words.encoding}" if error.is_of_encoding else ""
+            return Failed(source_id, "encoding", f"{error}{advice}")
         except Exception as error:  # noqa: BLE001 - a loader reads what anybody wrote, and may be anybody's
             if self._ships(file.suffix) and isinstance(error, SourceError):
                 return Failed(source_id, "encoding", str(error))
@@ -177,7 +195,7 @@ def _checked(loaded: object) -> Loaded:
             raise TypeError("a Loaded holds Passages")
         return replace(loaded, passages=passages)
     if (at := unstorable_at(loaded.text)) is not None:
-        raise UndecodableText(f"character {at} is NUL or half a character; it is no text, or in another encoding")
+        raise UndecodableText(f"character {at} is NUL or half a character: it is no text, or text in another encoding")
     return loaded
 
 

@@ -58,9 +58,9 @@ class Failed:
 class IndexReport:
     """What a call did. `int(report)` is `indexed`; `ok`: nothing failed and nothing stopped it.
 
-    Counts of sources: `new`, `changed`, `unchanged`, `rescoped` (unchanged but for who may see them), `removed`,
-    `remaining`. Of passages: `embedded`, `reused`. `characters` are those of the embedded passages; tokens and cost
-    are estimates made from them.
+    Counts of sources: `new`, `changed`, `unchanged`, `rescoped` (kept as they were but for who may see them),
+    `removed`, `remaining`. Of passages: `embedded`, `reused`. `characters` are those of the embedded passages; tokens
+    and cost are estimates made from them.
     """
 
     new: int = 0

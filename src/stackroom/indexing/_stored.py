@@ -46,6 +46,11 @@ class Head:
         """Tell whether it was indexed from the folder of this corpus: only that may replace or remove it."""
         return keys.SETTINGS in self.metadata and self.own(CORPUS) == corpus
 
+    @property
+    def is_of_a_folder(self) -> bool:
+        """Whether a folder's run wrote it."""
+        return keys.SETTINGS in self.metadata
+
     def own(self, key: str) -> Any:
         """Return a value of the source's own metadata; one that only a passage has does not count."""
         return self.metadata.get(key) if key in self.metadata.get(keys.SOURCE_METADATA, ()) else None

@@ -6,14 +6,18 @@ import fnmatch
 import os
 import re
 import stat
+import tomllib
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
+
+_REGISTER: Final = "# The register of a Stackroom library."
+"""How the register of a library begins, also when the rest of it is torn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +44,31 @@ class Wish:
     hidden: bool
     follow_symlinks: bool
 
+    def asks_for(self) -> Callable[[str], bool]:
+        """Return what tells of a name, of a file that is there or is gone, whether such a file is wanted."""
+        included = None if self.include is None else [glob_matcher(glob) for glob in self.include]
+        excluded = [glob_matcher(glob) for glob in self.exclude]
+
+        def is_asked_for(name: str) -> bool:
+            is_hidden = not self.hidden and any(part.startswith(".") for part in name.split("/"))
+            has_loader = PurePosixPath(name).suffix.lower() in self.suffixes
+            return has_loader and not is_hidden and not _is_excluded(name, included, excluded)
+
+        return is_asked_for
+
+
+def nothing(_name: str) -> bool:
+    """Ask for no file."""
+    return False
+
 
 @dataclass(slots=True)
 class Walked:
     """What a walk found: files in the order of their names, others counted by reason, names that are no text.
 
     `seen` are the names of all that is there, `unlisted` the directories that could not be looked into, `unreadable`
-    what is to be said of those, and of files that cannot be looked at.
+    what is to be said of those, and of files that cannot be looked at. `is_asked_for` tells of any name whether the
+    walk was for files such as that, found or not.
     """
 
     files: list[FolderFile] = field(default_factory=list)
@@ -56,6 +78,7 @@ class Walked:
     seen: set[str] = field(default_factory=set)
     unlisted: list[str] = field(default_factory=list)
     has_loadable: bool = False
+    is_asked_for: Callable[[str], bool] = nothing
 
     def is_hidden_from(self, name: str) -> bool:
         """Tell whether a name lies under a directory that could not be listed."""
@@ -64,7 +87,7 @@ class Walked:
 
 def walk(root: Path, wish: Wish) -> Walked:
     """Return what there is below an existing directory; nothing is opened but directories."""
-    found = Walked()
+    found = Walked(is_asked_for=wish.asks_for())
     included = None if wish.include is None else [glob_matcher(glob) for glob in wish.include]
     excluded = [glob_matcher(glob) for glob in wish.exclude]
     real_root = os.path.realpath(root)
@@ -154,7 +177,7 @@ def _note_seen(root: Path, link: Path, found: Walked) -> None:
 def _directories(
     top: Path, real_root: Path, wish: Wish, found: Walked, links: list[Path], visited: set[str]
 ) -> Iterator[list[Path]]:
-    """Yield the entries of a directory and of those below it, each directory once; links are put aside."""
+    """Yield the entries of a directory and of those below it, each once; links are put aside, libraries left out."""
     waiting = [top]
     while waiting:
         directory = waiting.pop()
@@ -162,6 +185,9 @@ def _directories(
         if real in visited:
             continue
         visited.add(real)
+        if _holds_library(directory):
+            found.ignored["library"] += 1
+            continue
         entries: list[Path] = []
         try:
             with os.scandir(directory) as listed:
@@ -173,6 +199,22 @@ def _directories(
             found.unreadable.append((name, f"it cannot be listed ({error.strerror})"))
             continue
         yield sorted(entries)
+
+
+def _holds_library(directory: Path) -> bool:
+    """Tell whether a directory is an embedded library: what lies there is the library's own, of all its tenants."""
+    try:
+        written = (directory / "library.toml").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return written.startswith(_REGISTER) or {"format", "last_generation"} <= _toml(written).keys()
+
+
+def _toml(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except ValueError:
+        return {}
 
 
 def _sort_in(
