@@ -41,7 +41,7 @@ def reembed(
     take the new embedder by themselves; a program that names the old one is refused.
     """
     new = named_embedder(embedder)
-    with opened(library, None) as open_one, cancelled_by_interrupt() as cancel:
+    with opened(library, None, makes_collections=True) as open_one, cancelled_by_interrupt() as cancel:
         console = _shown.message_console()
         columns = (TextColumn("reembedding"), BarColumn(), MofNCompleteColumn(), TextColumn("sources"))
         is_shown = console.is_terminal and not json

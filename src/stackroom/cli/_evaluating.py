@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    library: Annotated[Path, Parameter(name="LIBRARY", help="The library's directory.")],
+    library: Annotated[Path | str, options.store("LIBRARY", "The library's directory, or postgresql://….")],
     queries: Annotated[Path, Parameter(name="QUERIES", help="JSON Lines of _id and text; may be gzipped.")],
     qrels: Annotated[Path, Parameter(name="QRELS", help="Tab-separated query, source id and grade; may be gzipped.")],
     /,
