@@ -39,7 +39,9 @@ _BEIR_COLUMNS: Final = 3
 _WEIGHTS: Final = tuple(round(0.1 * step, 1) for step in range(1, 10))
 
 _FORM_OF_A_QUERY: Final = 'a query is a JSON object of a line, such as {"_id": "1", "text": "when do we launch"}'
-_FORM_OF_A_JUDGEMENT: Final = "a judgement is query id, source id and a whole number as its grade, between tabs; TREC's four columns are taken, too"
+_FORM_OF_A_JUDGEMENT: Final = (
+    "a judgement is query id, source id and a whole number as its grade, between tabs, or TREC's four"
+)
 
 Qrels = dict[str, dict[str, int]]
 
