@@ -34,8 +34,14 @@ _PASSAGES_A_SOURCE: Final = 3
 _RESAMPLES: Final = 2_000
 _CONFIDENCE: Final = 0.95
 _FOLDS: Final = 2
+_IDS_AT_A_TIME: Final = 200
 _BEIR_COLUMNS: Final = 3
 _WEIGHTS: Final = tuple(round(0.1 * step, 1) for step in range(1, 10))
+
+_FORM_OF_A_QUERY: Final = 'a query is a JSON object of a line, such as {"_id": "1", "text": "when do we launch"}'
+_FORM_OF_A_JUDGEMENT: Final = (
+    "a judgement is query id, source id and a whole number as its grade, between tabs, or TREC's four"
+)
 
 Qrels = dict[str, dict[str, int]]
 
@@ -72,7 +78,7 @@ def read_queries(path: str | os.PathLike[str]) -> dict[str, str]:
     """Return the queries of a JSON Lines file by id; ValueError says which line is none."""
     queries: dict[str, str] = {}
     for number, line in _lines(path):
-        with _reading(path, number):
+        with _reading(path, number, _FORM_OF_A_QUERY):
             query_id, text = _query_of(line)
         queries[query_id] = text
     return queries
@@ -85,7 +91,7 @@ def read_qrels(path: str | os.PathLike[str]) -> Qrels:
     """
     judged: Qrels = {}
     for number, line in _lines(path):
-        with _reading(path, number):
+        with _reading(path, number, _FORM_OF_A_JUDGEMENT):
             query_id, document_id, grade = _cells_of(line)
             if number > 1 or _is_number(grade):
                 judged.setdefault(query_id, {})[document_id] = int(grade)
@@ -103,11 +109,13 @@ def evaluate(
 ) -> list[Measured]:
     """Measure lexical, dense and hybrid search, and hybrid search with each further fusion, in one scope.
 
-    Queries without a relevant document among their judgements are passed over; ValueError when none is left.
+    Queries without a relevant document among their judgements are passed over; ValueError when none is left, and when
+    the scope holds none of the relevant documents.
     """
     ways = {"lexical": _way("lexical"), "dense": _way("dense"), "hybrid": _way("hybrid")}
     ways |= {f"hybrid, {fusion}": _way("hybrid", fusion) for fusion in fusions}
     asked = _judged_queries(queries, qrels)
+    _check_holds_any(library, asked, qrels, scope)
     values = _values(library, asked, qrels, scope, ways, on_progress)
     return [
         _measured(name, measure, values[name][:, column]) for name in ways for column, measure in enumerate(MEASURES)
@@ -126,6 +134,7 @@ def tune(
     fusions: list[Fusion] = [RRF(k=60), *(Weighted(weight) for weight in _WEIGHTS)]
     asked = _judged_queries(queries, qrels)
     require_size("queries with a relevant document", len(asked), least=_FOLDS)
+    _check_holds_any(library, asked, qrels, scope)
     ways = {str(fusion): _way("hybrid", fusion) for fusion in fusions}
     values = _values(library, asked, qrels, scope, ways, on_progress)
     gains = np.stack([values[name][:, 0] for name in ways])
@@ -148,6 +157,19 @@ def _judged_queries(queries: Mapping[str, str], qrels: Mapping[str, Mapping[str,
     if not asked:
         raise ValueError("no query has a relevant document among the judgements; do both files belong together?")
     return asked
+
+
+def _check_holds_any(
+    library: Library, asked: Mapping[str, str], qrels: Mapping[str, Mapping[str, int]], scope: Scope
+) -> None:
+    """Refuse a scope in which every measure would be zero whatever the library answers."""
+    relevant = list(dict.fromkeys(name for query in asked for name, grade in qrels[query].items() if grade > 0))
+    slices = (relevant[at : at + _IDS_AT_A_TIME] for at in range(0, len(relevant), _IDS_AT_A_TIME))
+    if not any(library.count(scope=scope, source_ids=source_ids) for source_ids in slices):
+        raise ValueError(
+            "this scope holds none of the sources that are judged relevant, so there is nothing to measure: look at "
+            "the tenant and the groups, and whether the judgements name the sources by their ids"
+        )
 
 
 def _values(
@@ -214,12 +236,12 @@ def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
 
 
 @contextmanager
-def _reading(path: str | os.PathLike[str], number: int) -> Iterator[None]:
+def _reading(path: str | os.PathLike[str], number: int, form: str) -> Iterator[None]:
     """Say of a line that is not what it should be where it stands, and nothing of what it holds."""
     try:
         yield
     except (ValueError, LookupError, TypeError):
-        raise ValueError(f"line {number} of {Path(path).name} is not in BEIR's form") from None
+        raise ValueError(f"line {number} of {Path(path).name} is not in BEIR's form: {form}") from None
 
 
 def _query_of(line: str) -> tuple[str, str]:
@@ -230,8 +252,8 @@ def _query_of(line: str) -> tuple[str, str]:
 
 
 def _cells_of(line: str) -> tuple[str, str, str]:
-    """Return query, document and grade; TREC's files have a column more, which says nothing."""
-    cells = line.rstrip("\r\n").split("\t")
+    """Return query, document and grade; TREC's files have a column more, which says nothing, and often no tabs."""
+    cells = line.rstrip("\r\n").split("\t") if "\t" in line else line.split()
     document = 1 if len(cells) == _BEIR_COLUMNS else 2
     return cells[0], cells[document], cells[document + 1]
 

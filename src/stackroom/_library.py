@@ -128,10 +128,13 @@ class Library:
         """Open the library in a directory, made when missing; without an embedder, the default local one.
 
         `options` are those of EmbeddedStore. With `verify_embedder`, a few stored passages are embedded again to see
-        that the model is the same. StoreError when the directory is something else or of a newer format.
+        that the model is the same. StoreError when the directory is something else or of a newer format, ValueError for
+        a DSN.
         """
+        from stackroom.stores._dsn import check_is_no_dsn
         from stackroom.stores.embedded import EmbeddedStore
 
+        check_is_no_dsn(path)
         fitting = LocalEmbedder() if embedder is None else embedder
         _checked(fitting, batch_size, fusion, clock)
         check_name(collection)

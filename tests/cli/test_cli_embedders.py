@@ -47,6 +47,16 @@ def test_verify_embedder_says_the_lowest_cosine(stackroom: CommandLine) -> None:
 
 
 @pytest.mark.usefixtures("notes")
+def test_verify_embedder_says_when_there_was_nothing_to_compare(stackroom: CommandLine) -> None:
+    stackroom.index("notes")
+    stackroom("remove-tenant", "acme", "--yes")
+    ran = stackroom("verify-embedder")
+    assert ran.code == 0
+    assert ran.out == "nothing is stored yet, so there was nothing to compare\n"
+    assert stackroom("verify-embedder", "--json").json["lowest_cosine"] is None
+
+
+@pytest.mark.usefixtures("notes")
 def test_doctor_sees_that_a_model_of_the_same_name_is_another(stackroom: CommandLine, server: EmbeddingServer) -> None:
     stackroom.index("notes", "--embedder", "openai:bge")
     assert stackroom("doctor").code == 0

@@ -29,10 +29,11 @@ def test_it_prints_a_line_a_mode_and_a_column_a_measure(indexed: CommandLine) ->
     assert lines[0].count("1.000 (1.000–1.000)") == 4
 
 
-def test_a_scope_that_sees_nothing_has_zeros(indexed: CommandLine) -> None:
-    ran = indexed("eval", "library", *FILES, "--tenant", "acme", "--group", "board", "--json")
-    assert {one["mean"] for one in ran.json["measured"]} == {0.0}
-    assert ran.json["tuned"] is None
+def test_a_scope_that_holds_none_of_the_judged_sources_is_refused(indexed: CommandLine) -> None:
+    for scope in (("--tenant", "acme", "--group", "board"), ("--tenant", "acne", "--group", "staff")):
+        ran = indexed("eval", "library", *FILES, *scope)
+        assert (ran.code, ran.out) == (1, "")
+        assert "holds none of the sources that are judged" in ran.err
 
 
 def test_tuning_names_the_best_fusion(indexed: CommandLine) -> None:

@@ -115,7 +115,7 @@ def test_the_dsn_names_row_level_security(stackroom: CommandLine, room: Room, ds
             assert about.code == 0, about.err
             assert about.json["source_count"] == 2
             unaware = stackroom("info", "--library", place.replace("true", "false"))
-            assert "row_level_security" in unaware.err
+            assert "row_level_security=true in the DSN" in unaware.err
         finally:
             owner.execute(f"DROP OWNED BY {role}".encode())
             owner.execute(f"DROP ROLE {role}".encode())
@@ -131,6 +131,10 @@ WRONG = {
     "manage_schema=1": "manage_schema",
     "row_level_security=true&manage_schema=true": "manage_schema",
     "schema=a&schema=b": "schema",
+    "shema=s3cret": "shema",
+    "sslmod=s3cret": "unknown; Stackroom's are schema, prefix,",
+    "s3cret": "unknown",
+    "pa&s3cret=@x": "unknown",
 }
 
 
@@ -150,3 +154,53 @@ def test_the_drivers_own_options_pass_as_they_are(stackroom: CommandLine, dsn: s
     assert stackroom("check-store", place, "--only", "row_12", "--json").json["is_right"]
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT to_regclass('one.stackroom_collections') IS NULL").fetchone() == (False,)
+
+
+def test_a_library_in_a_database_is_tested_for_leaks_and_moved_to_another_embedder(
+    stackroom: CommandLine, dsn: str, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stackroom.index(str(notes))
+    leak_test = stackroom("leak-test", "--json")
+    assert leak_test.code == 0, leak_test.err
+    verified = stackroom("verify-embedder")
+    assert verified.code == 0, verified.err
+    moved = stackroom("reembed", "hashing:32")
+    assert moved.code == 0, moved.err
+    monkeypatch.delenv("STACKROOM_EMBEDDER")
+    assert stackroom.found("budget")
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT name FROM stackroom_collections").fetchall() == [("library",)]
+
+
+@pytest.mark.parametrize("command", [("reembed", "hashing:32"), ("leak-test",)], ids=lambda command: command[0])
+def test_what_makes_collections_makes_no_library(stackroom: CommandLine, dsn: str, command: tuple[str, ...]) -> None:
+    ran = stackroom(*command)
+    assert ran.code == 1
+    assert "no library in this database" in ran.err
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT count(*) FROM pg_class WHERE relname LIKE 'stackroom%'").fetchone() == (0,)
+
+
+def test_a_library_in_a_database_is_measured(stackroom: CommandLine, dsn: str, notes: Path) -> None:
+    stackroom.index(str(notes))
+    ran = stackroom("eval", dsn, "notes/.queries", "notes/.qrels", "--tenant", "acme", "--group", "staff")
+    assert ran.code == 0, ran.err
+    assert "1.000" in ran.out
+
+
+def test_a_library_is_copied_into_a_database_and_out_of_it(stackroom: CommandLine, dsn: str, notes: Path) -> None:
+    stackroom.index(str(notes), "--library", "here")
+    assert stackroom("copy", dsn, "out").code == 1
+    with psycopg.connect(dsn) as connection:  # what reads from a database makes no tables there
+        assert connection.execute("SELECT count(*) FROM pg_class WHERE relname LIKE 'stackroom%'").fetchone() == (0,)
+    assert not Path("out").exists()
+    for origin, target in (("here", dsn), (dsn, "out")):
+        ran = stackroom("copy", origin, target)
+        assert ran.code == 0, ran.err
+    assert stackroom.found("budget", "--library", "out") == stackroom.found("budget")
+
+
+def test_a_database_that_does_not_exist_is_among_the_suspects(stackroom: CommandLine, dsn: str) -> None:
+    ran = stackroom("info", "--library", dsn.replace("postgresql:///cli_", "postgresql:///none_"))
+    assert ran.code == 1
+    assert "the database's name" in ran.err

@@ -110,6 +110,21 @@ def test_files_are_read_as_beir_has_them(tmp_path: Path, suffix: str) -> None:
 def test_treces_four_columns_and_files_without_a_head_are_read_as_well(tmp_path: Path) -> None:
     (tmp_path / "qrels").write_text("1\t0\ta\t1\n2\t0\tb\t0\r\n")
     assert read_qrels(tmp_path / "qrels") == {"1": {"a": 1}, "2": {"b": 0}}
+    (tmp_path / "qrels").write_text("1 0 a 1\n2  Q0  b  0\n")
+    assert read_qrels(tmp_path / "qrels") == {"1": {"a": 1}, "2": {"b": 0}}
+
+
+@pytest.mark.parametrize("measure", [evaluate, tune])
+@pytest.mark.parametrize("scope", [Scope("t", ["typo"]), Scope("typo", ["g"])])
+def test_a_scope_without_any_judged_source_is_refused(library: Library, measure: Any, scope: Scope) -> None:
+    queries, qrels = {"1": "red", "2": "blue"}, {"1": {"b": 1}, "2": {"c": 1}}
+    with pytest.raises(ValueError, match="holds none of the sources"):
+        measure(library, queries, qrels, scope=scope)
+
+
+def test_sources_behind_the_first_hundreds_are_seen(library: Library) -> None:
+    qrels = {"1": {**{f"none-{number}": 1 for number in range(700)}, "b": 1}}
+    assert means(evaluate(library, {"1": "red"}, qrels, scope=SCOPE), "lexical")["RR"] == 1
 
 
 @pytest.mark.parametrize(
@@ -121,12 +136,13 @@ def test_treces_four_columns_and_files_without_a_head_are_read_as_well(tmp_path:
         (read_queries, "[1]\n", 1),
         (read_qrels, "1\ta\t1\n1\ta\n", 2),
         (read_qrels, "1\ta\t1\n1\ta\tsecret\n", 2),
-        (read_qrels, "1 a 1\n", 1),
+        (read_qrels, "1 a\n", 1),
     ],
 )
 def test_a_line_that_is_none_is_named_by_its_number(tmp_path: Path, read: Any, content: str, line: int) -> None:
     (tmp_path / "file").write_text(content)
-    with pytest.raises(ValueError, match=f"line {line} of file") as refused:
+    form = "_id.*text" if read is read_queries else "query id, source id"
+    with pytest.raises(ValueError, match=f"line {line} of file is not in BEIR's form: .*{form}") as refused:
         read(tmp_path / "file")
     assert "secret" not in str(refused.value)
 

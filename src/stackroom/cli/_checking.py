@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
@@ -10,7 +11,7 @@ from rich.table import Table
 from stackroom.auditing import Certificate, certify
 from stackroom.cli import _options as options
 from stackroom.cli import _shown
-from stackroom.cli._opening import check_is_there
+from stackroom.cli._opening import check_is_directory_with_library, dsn_of
 from stackroom.cli._shown import counted
 from stackroom.cli._signals import ending_in_order
 from stackroom.cli._visible import visible
@@ -25,12 +26,10 @@ _LINES_OF_A_REPRODUCER: Final = 60
 
 
 def check_store(
-    dsn: Annotated[
-        str,
-        Parameter(
-            name="DSN",
-            validator=options.not_blank("DSN"),
-            help="The store: embedded:DIRECTORY of a library, postgresql://…?schema=…&prefix=…, or memory:.",
+    place: Annotated[
+        Path | str,
+        options.store(
+            "STORE", "A library's directory, postgresql://…?schema=…&prefix=…, or memory:.", may_be_memory=True
         ),
     ],
     /,
@@ -56,11 +55,12 @@ def check_store(
 
     Needs the extra `testing`. The kit takes some ten seconds in memory, and a minute or more on a database.
     """
-    check_is_there(dsn)
+    if isinstance(place, Path):
+        check_is_directory_with_library(place)
     with ending_in_order(), _shown.progress(quiet=json) as progress:
         task = progress.add_task("tests", total=None)
         certificate = certify(
-            lambda: open_store(dsn),
+            lambda: open_store(dsn_of(place)),
             only=only,
             on_progress=lambda done, asked: progress.update(task, completed=done, total=asked),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing, contextmanager
 from dataclasses import asdict
-from pathlib import Path  # noqa: TC003 - cyclopts reads these types at run time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -15,36 +15,22 @@ from stackroom import EmbedderMismatch, IndexingCancelled
 from stackroom.cli import _options as options
 from stackroom.cli import _shown
 from stackroom.cli._indexing import cancelled_by_interrupt
-from stackroom.cli._opening import COLLECTION, check_is_there
+from stackroom.cli._opening import COLLECTION, dsn_of, store_that_holds
 from stackroom.cli._problems import Refused
 from stackroom.cli._saying import INTERRUPTED, say
 from stackroom.cli._shown import counted
 from stackroom.copying import CopyProgress, CopyReport, copy_collection, export_collection, import_collection
 from stackroom.copying._file import InFile
 from stackroom.stores._dsn import open_store
+from stackroom.stores._protocol import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from stackroom._cancel import CancelToken
-    from stackroom.stores import VectorStore
 
-From = Annotated[
-    str,
-    Parameter(
-        name="FROM",
-        validator=options.not_blank("FROM"),
-        help="The store that is there: embedded:DIRECTORY or postgresql://….",
-    ),
-]
-To = Annotated[
-    str,
-    Parameter(
-        name="TO",
-        validator=options.not_blank("TO"),
-        help="The store to copy to: embedded:DIRECTORY, made when missing, or postgresql://….",
-    ),
-]
+From = Annotated[Path | str, options.store("FROM", "The library that is there: its directory, or postgresql://….")]
+To = Annotated[Path | str, options.store("TO", "Where to copy to: a directory, made when missing, or postgresql://….")]
 Collection = Annotated[
     str,
     Parameter(
@@ -60,6 +46,15 @@ def copy(
     /,
     *,
     collection: Collection = COLLECTION,
+    to: Annotated[
+        str | None,
+        Parameter(
+            metavar="NAME",
+            validator=options.not_blank("--to"),
+            show_default="the same",
+            help="The collection's name there.",
+        ),
+    ] = None,
     prune: Prune = False,
     json: options.Json = False,
 ) -> int:
@@ -70,14 +65,28 @@ def copy(
     compared bit by bit, passages are counted, and some scopes are searched on both sides. A library of another embedder
     is refused.
     """
-    with closing(_there(origin)) as one, closing(open_store(target)) as other:
+    there = check_name(to or collection)
+    is_same = _is_same(origin, target)
+    if is_same and there == collection:
+        raise Refused("a library cannot be copied onto itself: name another place, or another name there with --to")
+    with (
+        closing(store_that_holds(origin, collection)) as one,
+        closing(open_store(dsn_of(target))) as other,
+    ):
         return _run(
             lambda cancel, on_progress: copy_collection(
-                one, other, collection=collection, prune=prune, cancel=cancel, on_progress=on_progress
+                one, other, collection=collection, to=there, prune=prune, cancel=cancel, on_progress=on_progress
             ),
             "copied",
+            "copy it under another name (--to NAME)",
             json=json,
         )
+
+
+def _is_same(origin: Path | str, target: Path | str) -> bool:
+    if isinstance(origin, Path) and isinstance(target, Path):
+        return origin.resolve() == target.resolve()
+    return origin == target
 
 
 def export(
@@ -93,12 +102,13 @@ def export(
     The file holds everything: texts, vectors, who may see them, metadata, times, and the embedder's fingerprint. It is
     an SQLite database whose tables are documented. An interrupted export goes on when it is started again.
     """
-    with closing(_there(origin)) as store:
+    with closing(store_that_holds(origin, collection)) as store:
         return _run(
             lambda cancel, on_progress: export_collection(
                 store, file, collection=collection, cancel=cancel, on_progress=on_progress
             ),
             "exported",
+            "name another FILE",
             json=json,
         )
 
@@ -117,24 +127,27 @@ def import_(
     As `stackroom copy` does: nothing is embedded, what is there already is left alone, and in the end everything is
     compared.
     """
+    check_name(collection)
     InFile.opened(file).close()  # what is no export must leave no new directory behind
-    with closing(open_store(target)) as store:
+    with closing(open_store(dsn_of(target))) as store:
         return _run(
             lambda cancel, on_progress: import_collection(
                 file, store, collection=collection, prune=prune, cancel=cancel, on_progress=on_progress
             ),
             "imported",
+            "import it under another name (--collection NAME)",
             json=json,
         )
 
 
-def _there(dsn: str) -> VectorStore:
-    """Open a store to read from; a directory without a library is refused and not made into one."""
-    check_is_there(dsn)
-    return open_store(dsn)
-
-
-def _run(call: Callable[[CancelToken, Callable[[CopyProgress], object]], CopyReport], done: str, *, json: bool) -> int:
+def _run(
+    call: Callable[[CancelToken, Callable[[CopyProgress], object]], CopyReport],
+    done: str,
+    otherwise: str,
+    *,
+    json: bool,
+) -> int:
+    """Run a copy; `otherwise` says where else it could go when what is there belongs to another embedder."""
     with cancelled_by_interrupt() as cancel, _progress(quiet=json) as on_progress:
         try:
             report = call(cancel, on_progress)
@@ -142,7 +155,10 @@ def _run(call: Callable[[CancelToken, Callable[[CopyProgress], object]], CopyRep
             say("interrupted; what is there is kept: run the same command again to go on")
             return INTERRUPTED
         except EmbedderMismatch as error:
-            raise Refused(str(error)) from error
+            raise Refused(
+                f"what is there belongs to the embedder {error.stored}, what is to come to {error.given}: {otherwise}, "
+                "or move one of them first (`stackroom reembed`)"
+            ) from error
     if json:
         _shown.print_json(asdict(report))
     else:

@@ -10,10 +10,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 from stackroom import EmbedderError, EmbedderMismatch, IndexingCancelled
+from stackroom._reading import Reading
 from stackroom.cli import _options as options
 from stackroom.cli import _shown
 from stackroom.cli._indexing import cancelled_by_interrupt
-from stackroom.cli._opening import named_embedder, opened
+from stackroom.cli._opening import COLLECTION, named_embedder, opened
 from stackroom.cli._problems import Refused
 from stackroom.cli._saying import INTERRUPTED, say
 from stackroom.cli._shown import counted
@@ -41,7 +42,7 @@ def reembed(
     take the new embedder by themselves; a program that names the old one is refused.
     """
     new = named_embedder(embedder)
-    with opened(library, None) as open_one, cancelled_by_interrupt() as cancel:
+    with opened(library, None, makes_collections=True) as open_one, cancelled_by_interrupt() as cancel:
         console = _shown.message_console()
         columns = (TextColumn("reembedding"), BarColumn(), MofNCompleteColumn(), TextColumn("sources"))
         is_shown = console.is_terminal and not json
@@ -80,8 +81,11 @@ def verify_embedder(
     """
     with opened(library, embedder, embeds=True) as open_one:
         lowest = open_one.library.verify_embedder(sample=sample)
+        is_empty = next(Reading(open_one.store, COLLECTION).tenants(), None) is None
     if json:
-        _shown.print_json({"lowest_cosine": lowest})
+        _shown.print_json({"lowest_cosine": None if is_empty else lowest})
+    elif is_empty:
+        _shown.output_console().print("nothing is stored yet, so there was nothing to compare", soft_wrap=True)
     else:
         _shown.output_console().print(f"the same model: lowest cosine {lowest:.6f}", soft_wrap=True)
 

@@ -15,13 +15,20 @@ from stackroom.cli import _shown
 from stackroom.cli._opening import opened
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from rich.progress import Progress
 
 
 def evaluate(
-    library: Annotated[Path, Parameter(name="LIBRARY", help="The library's directory.")],
+    library: Annotated[Path | str, options.store("LIBRARY", "The library's directory, or postgresql://….")],
     queries: Annotated[Path, Parameter(name="QUERIES", help="JSON Lines of _id and text; may be gzipped.")],
-    qrels: Annotated[Path, Parameter(name="QRELS", help="Tab-separated query, source id and grade; may be gzipped.")],
+    qrels: Annotated[
+        Path,
+        Parameter(
+            name="QRELS", help="Query, source id and grade between tabs, or TREC's four columns; may be gzipped."
+        ),
+    ],
     /,
     *,
     tenant: options.Tenant,
@@ -41,15 +48,12 @@ def evaluate(
     scope = Scope(tenant, group)
     asked, judged = evaluation.read_queries(queries), evaluation.read_qrels(qrels)
     with opened(library, embedder, embeds=True) as open_one, _shown.progress(quiet=json) as progress:
-        task = progress.add_task("searches", total=None)
-
-        def advance(done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total)
-
-        measured = evaluation.evaluate(open_one.library, asked, judged, scope=scope, on_progress=advance)
+        measuring = _advancing(progress, "searches")
+        measured = evaluation.evaluate(open_one.library, asked, judged, scope=scope, on_progress=measuring)
         tuned = None
         if tune:
-            tuned = evaluation.tune(open_one.library, asked, judged, scope=scope, on_progress=advance)
+            tuning = _advancing(progress, "searches to tune")
+            tuned = evaluation.tune(open_one.library, asked, judged, scope=scope, on_progress=tuning)
     if json:
         chosen = tuned and {"best": str(tuned.best), "means": tuned.means, "held_out": tuned.held_out}
         _shown.print_json({"measured": measured, "tuned": chosen})
@@ -58,6 +62,12 @@ def evaluate(
     if tuned is not None:
         lines = [f"{'*' if name == str(tuned.best) else ' '} {name}: {mean:.3f}" for name, mean in tuned.means.items()]
         _shown.show("", "nDCG@10 by fusion", *lines, f"chosen on the other half of the queries: {tuned.held_out:.3f}")
+
+
+def _advancing(progress: Progress, what: str) -> Callable[[int, int], None]:
+    """Return what shows how far something is, on a line of its own."""
+    task = progress.add_task(what, total=None)
+    return lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def _table(measured: Sequence[evaluation.Measured]) -> Table:

@@ -8,7 +8,7 @@ import tomllib
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from stackroom import Library
 from stackroom.cli._problems import Refused
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 COLLECTION: Final = "library"
 """The collection that `Library.open` opens by default."""
 
-_EMBEDDED: Final = "embedded:"
-
 _FORMATS: Final = range(1, FORMAT + 1)
 
 _PACKAGES: Final = ("sentence-transformers", "fastembed", "model2vec")
 _OF_A_FOLDER: Final = re.compile(r"sha256=[0-9a-f]+(?:;pooling=[a-z_]+)?")
+
+Store = TypeVar("Store", EmbeddedStore, PostgresStore)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,17 @@ class Opened:
 
 
 @contextmanager
-def opened(place: Path | str, embedder: str | None, *, embeds: bool = False, makes: bool = False) -> Iterator[Opened]:
+def opened(
+    place: Path | str,
+    embedder: str | None,
+    *,
+    embeds: bool = False,
+    makes: bool = False,
+    makes_collections: bool = False,
+) -> Iterator[Opened]:
     """Open the library in a directory, or in the database of a DSN; Refused when there is none, unless one is made.
+
+    `makes_collections`: the command makes collections of its own beside the library.
 
     Without an embedder's name the library's own is taken, known by its fingerprint, and the local one for a new
     library. A command that embeds nothing works on any library, whatever its embedder.
@@ -66,22 +75,50 @@ def opened(place: Path | str, embedder: str | None, *, embeds: bool = False, mak
     asked_for = None if is_there and embedder is None else named_embedder(embedder or "local")
     if asked_for is not None and not is_there:
         check_embedder(asked_for)  # before the store: an embedder that cannot be had must leave no new directory behind
-    with closing(_store(place, makes=makes)) as store:
+    with closing(_store(place, makes=makes, makes_collections=makes_collections)) as store:
         fitting = asked_for or _own_embedder_of(store, place, embeds=embeds, makes=makes)
         with Library(store, COLLECTION, fitting) as library:
             yield Opened(library, store)
 
 
-def _store(place: Path | str, *, makes: bool) -> EmbeddedStore | PostgresStore:
-    """Open a store; a database without a library is Refused unless one is to be made, and gets no tables."""
-    if not isinstance(place, str):
-        return EmbeddedStore(place)
-    with suppress(NoLibrary):
-        store = open_postgres(place, manage_schema=makes)
-        if makes or store.collection(COLLECTION) is not None:
+def _store(place: Path | str, *, makes: bool, makes_collections: bool) -> EmbeddedStore | PostgresStore:
+    if makes:
+        return _made(place)
+    store = store_that_holds(place, COLLECTION)
+    if isinstance(store, EmbeddedStore) or not makes_collections:
+        return store
+    store.close()  # it runs no DDL
+    return _made(place)
+
+
+def _made(place: Path | str) -> EmbeddedStore | PostgresStore:
+    return open_postgres(place) if isinstance(place, str) else EmbeddedStore(place)
+
+
+def store_that_holds(place: Path | str, collection: str) -> EmbeddedStore | PostgresStore:
+    """Open a store that has a collection; Refused when it has not, and then no directory and no tables are made."""
+    if isinstance(place, str):
+        with suppress(NoLibrary):
+            return _if_it_holds(open_postgres(place, manage_schema=False), place, collection)
+    elif has_library(place, collection):
+        return _if_it_holds(EmbeddedStore(place), place, collection)
+    raise Refused(_no_library(place, collection))
+
+
+def _if_it_holds(store: Store, place: Path | str, collection: str) -> Store:
+    try:
+        if store.collection(collection) is not None:
             return store
+    except BaseException:
         store.close()
-    raise Refused(_no_library(place))
+        raise
+    store.close()
+    raise Refused(_no_library(place, collection))
+
+
+def dsn_of(place: Path | str) -> str:
+    """Return the DSN of a place."""
+    return place if isinstance(place, str) else f"embedded:{place}"
 
 
 @contextmanager
@@ -107,13 +144,7 @@ def check_is_directory_with_library(place: Path | str) -> Path:
     return place
 
 
-def check_is_there(dsn: str) -> None:
-    """Refuse a store's DSN that names a directory without a library: opening it would make one."""
-    if dsn.startswith(_EMBEDDED):
-        check_is_directory_with_library(Path(dsn.removeprefix(_EMBEDDED)))
-
-
-def has_library(place: Path | str) -> bool:
+def has_library(place: Path | str, collection: str = COLLECTION) -> bool:
     """Tell whether there is a library in a directory, touching nothing there; of a database only opening it tells.
 
     True, too, when its register cannot be read: opening it says what is wrong.
@@ -128,12 +159,14 @@ def has_library(place: Path | str) -> bool:
         return True
     collections = written.get("collections", {})
     is_readable = written.get("format") in _FORMATS and isinstance(collections, dict)
-    return not is_readable or COLLECTION in collections
+    return not is_readable or collection in collections
 
 
-def _no_library(place: Path | str) -> str:
+def _no_library(place: Path | str, collection: str = COLLECTION) -> str:
     where = "this database" if isinstance(place, str) else place
-    return f"no library in {where}: make one with `stackroom index`, or say where it is with --library DIR"
+    if collection != COLLECTION:
+        return f"no collection {collection} in {where}: name one that is there"
+    return f"no library in {where}: make one with `stackroom index`, or name the directory or the DSN of one"
 
 
 def _own_embedder_of(store: EmbeddedStore | PostgresStore, place: Path | str, *, embeds: bool, makes: bool) -> Embedder:

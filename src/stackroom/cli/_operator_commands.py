@@ -102,7 +102,7 @@ def info(
 
 def doctor(
     *,
-    library: options.Library = options.DEFAULT_LIBRARY,
+    library: options.LibraryInDirectory = options.DEFAULT_LIBRARY,
     json: options.Json = False,
 ) -> int:
     """Look whether everything in a library fits together; exit code 1 when something does not.
@@ -127,7 +127,7 @@ def doctor(
 
 def compact(
     *,
-    library: options.Library = options.DEFAULT_LIBRARY,
+    library: options.LibraryInDirectory = options.DEFAULT_LIBRARY,
     json: options.Json = False,
 ) -> None:
     """Write everything derived anew and give back the space of what was removed.
@@ -167,7 +167,7 @@ def leak_test(
     had a right to that was found. Green are a leak rate of 0 and a recall of 1 at every door, on a library that holds
     something, when the second check of each hit had nothing to drop and nothing is left behind.
     """
-    with ending_in_order(), opened(library, embedder, embeds=True) as open_one:
+    with ending_in_order(), opened(library, embedder, embeds=True, makes_collections=True) as open_one:
         try:
             report = auditing.leak_test(open_one.library, others=scopes_of(open_one.store, others))
         except BaseException as error:

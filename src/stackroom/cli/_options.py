@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from cyclopts import Group, Parameter
 
 from stackroom.cli._problems import WrongUsage
+from stackroom.stores._dsn import looks_like_dsn
 from stackroom.text import is_blank
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ _EMBEDDERS = (
     "the last three with a model's name or its folder"
 )
 
-_DSN = ("postgresql://", "postgres://")
+_EMBEDDED = "embedded:"
+_POSTGRES = ("postgresql://", "postgres://")
+_MEMORY = "memory:"
 
 DEFAULT_LIBRARY = Path("library")
 
@@ -69,15 +72,30 @@ def _name_of_embedder(_kind: type, name: str | None) -> None:
         raise WrongUsage(f"--embedder must be {_EMBEDDERS}.")
 
 
-def _place(_kind: type, tokens: Sequence[Token]) -> Path | str:
-    """Read a directory's path, or a DSN, which stays a str; an empty one would be where the reader stands."""
-    not_blank("--library")(str, tokens[0].value)
-    given = tokens[0].value
-    if given.startswith(_DSN):
-        return given
-    if "://" in given or "password=" in given:  # its secret must not come back in an error, nor as a directory's name
-        raise WrongUsage("--library takes a directory, or a DSN that begins with postgresql://, and this is neither.")
-    return Path(given)
+def _place_of(what: str, *, may_be_memory: bool = False) -> Callable[[type, Sequence[Token]], Path | str]:
+    """Return a converter that reads a directory's path, also behind `embedded:`, or another DSN, which stays a str.
+
+    What looks like a DSN and is none is refused, lest a directory be made of that name. It may hold a secret, which
+    must not come back in an error.
+    """
+
+    def read(_kind: type, tokens: Sequence[Token]) -> Path | str:
+        given = tokens[0].value
+        not_blank(what)(str, given)  # an empty one would be where the reader stands
+        if given.startswith(_POSTGRES) or (may_be_memory and given == _MEMORY):
+            return given
+        if given == _MEMORY:
+            raise WrongUsage(f"{what} cannot be memory:, where nothing is kept; {_what_it_takes(what)}")
+        directory = given.removeprefix(_EMBEDDED)
+        if is_blank(directory) or looks_like_dsn(directory):
+            raise WrongUsage(f"{_what_it_takes(what)} This looks like a DSN and is none of them.")
+        return Path(directory)
+
+    return read
+
+
+def _what_it_takes(what: str) -> str:
+    return f"{what} takes a directory (./NAME when its name has a colon), embedded:DIRECTORY or postgresql://…."
 
 
 def _narrowing(name: str, help_text: str) -> Parameter:
@@ -92,17 +110,27 @@ def _narrowing(name: str, help_text: str) -> Parameter:
     )
 
 
-Library: TypeAlias = Annotated[
-    Path | str,
-    Parameter(
+def _library(help_text: str) -> Parameter:
+    return Parameter(
         name="--library",
         group=_SHARED,
         env_var="STACKROOM_LIBRARY",
         metavar="DIR",
-        converter=_place,
-        help="The library's directory, or a PostgreSQL database: postgresql://…?schema=…&prefix=….",
-    ),
+        converter=_place_of("--library"),
+        help=help_text,
+    )
+
+
+def store(name: str, help_text: str, *, may_be_memory: bool = False) -> Parameter:
+    """Return an argument that names where a library stands."""
+    return Parameter(name=name, converter=_place_of(name, may_be_memory=may_be_memory), help=help_text)
+
+
+Library: TypeAlias = Annotated[
+    Path | str,
+    _library("The library's directory, or a PostgreSQL database: postgresql://…?schema=…&prefix=…."),
 ]
+LibraryInDirectory: TypeAlias = Annotated[Path | str, _library("The library's directory.")]
 Embedder: TypeAlias = Annotated[
     str | None,
     Parameter(

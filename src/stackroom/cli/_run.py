@@ -79,7 +79,15 @@ def _message(error: Exception, given: Sequence[str]) -> str:
         )
     if isinstance(error, OSError):
         return ": ".join(str(part) for part in (error.filename, error.strerror or type(error).__name__) if part)
-    return str(error)
+    return _in_words_of_a_dsn(str(error)) if isinstance(error, StackroomError | ValueError) else str(error)
+
+
+def _in_words_of_a_dsn(message: str) -> str:
+    """Say what is an argument in Python as the command line takes it."""
+    for name in ("row_level_security", "manage_schema"):
+        for value in (True, False):
+            message = message.replace(f"{name}={value}", f"{name}={str(value).lower()} in the DSN")
+    return message
 
 
 def _exit_code(error: Exception) -> int:

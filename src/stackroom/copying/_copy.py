@@ -218,7 +218,7 @@ class _Copy:
         if only_there and not (self.prune or self._began_empty):
             raise Conflict(
                 f"the target holds {len(only_there):,} sources that the origin does not: they were removed there, or "
-                "stood here before; what was copied is kept: copy with prune to remove them, or to another collection"
+                "stood here before; what was copied is kept: copy with prune to remove them, or under another name"
             )
         for tenant_id, source_id in only_there:
             self.target.remove(tenant_id, [source_id])

@@ -32,7 +32,7 @@ VERSION: Final = 1
 _APPLICATION: Final = 0x5374_526D
 """SQLite's application_id: what a tool such as `file` can tell the format by."""
 
-_DAMAGED: Final = "the file is damaged or no export of Stackroom; export the collection again"
+_DAMAGED: Final = "the file is damaged or no export of Stackroom; export the collection again, into another file"
 
 _VECTOR: Final = np.dtype("<f4")
 
@@ -85,6 +85,9 @@ class InFile:
     def made(cls, path: str | os.PathLike[str]) -> Self:
         """Return a file to export into, made when missing; StoreError, and nothing is touched, for one not ours."""
         place = Path(path)
+        if place.is_dir() or not place.parent.is_dir():
+            what = "this is a directory" if place.is_dir() else "there is no directory in which this file could be made"
+            raise StoreError(f"{what}; name a file in a directory that is there")
         if place.is_file() and place.stat().st_size:
             return cls(place, _checked(_connected(place, "rw")))
         connection = _connected(place, "rwc")

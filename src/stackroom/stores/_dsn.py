@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
@@ -15,6 +17,38 @@ if TYPE_CHECKING:
     from stackroom.stores.postgres import PostgresStore
 
 _FORMS: Final = "embedded:DIRECTORY, postgresql://… or memory:"
+
+_LOOKS_LIKE_ONE: Final = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]+:"  # a scheme; a single letter is a drive of Windows
+    r"|(?:.*\s)?(?:host|hostaddr|port|dbname|user|password|service)=",  # libpq's other form
+    re.DOTALL,
+)
+
+
+def looks_like_dsn(text: str) -> bool:
+    """Tell whether somebody who wrote this meant a DSN, of whatever kind, and no directory."""
+    return _LOOKS_LIKE_ONE.match(text) is not None or "://" in text or "password=" in text
+
+
+def check_is_no_dsn(path: str | os.PathLike[str]) -> None:
+    """Raise ValueError for a DSN in the place of a directory, of which a directory of that name would be made.
+
+    Of a path object, which has lost a leading `./`, only DSNs of our stores are taken for one.
+    """
+    written = os.fspath(path)
+    if not isinstance(written, str):
+        return
+    scheme = written.partition(":")[0]
+    if scheme in {"postgresql", "postgres"}:
+        raise ValueError(
+            "this is no directory but a DSN of PostgreSQL: open it with "
+            'Library(PostgresStore(dsn), "library", embedder); for a directory of this name, write ./ before it'
+        )
+    if isinstance(path, str) and looks_like_dsn(path):
+        raise ValueError(
+            "this looks like a DSN, and Library.open takes the directory alone; open another store by its class: "
+            "Library(store, collection, embedder); for a directory of this name, write ./ before it"
+        )
 
 
 def open_store(dsn: str) -> VectorStore:
@@ -60,12 +94,32 @@ def _parted(dsn: str) -> tuple[str, dict[str, Any]]:
     for part in query.split("&") if query else []:
         name, _, value = part.partition("=")
         if name not in _POSTGRES_OPTIONS:
+            _check_is_the_drivers(name, may_be_shown="@" not in query)
             others.append(part)
         elif name in options:
             raise ValueError(f"the DSN names {name} twice")
         else:
             options[name] = _read(name, unquote(value))
     return (f"{address}?{'&'.join(others)}" if others else address), options
+
+
+def _check_is_the_drivers(name: str, *, may_be_shown: bool) -> None:
+    """Refuse what neither the store nor libpq knows; part of a password that was not escaped must not be shown."""
+    from stackroom.stores.postgres._connections import check_driver
+
+    check_driver()
+    from psycopg.pq import Conninfo
+
+    if unquote(name) in {"ssl", *(option.keyword.decode() for option in Conninfo.get_defaults())}:
+        return
+    shown = f", {name}," if may_be_shown and _NAME.fullmatch(name) else ""
+    raise ValueError(
+        f"an option in the DSN{shown} is unknown; Stackroom's are {', '.join(_POSTGRES_OPTIONS)}, and those of libpq, "
+        "such as sslmode, are taken, too"
+    )
+
+
+_NAME: Final = re.compile(r"[A-Za-z_]{1,40}")
 
 
 def _read(name: str, value: str) -> Any:

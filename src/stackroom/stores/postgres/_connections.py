@@ -145,7 +145,7 @@ class Database:
     def __init__(
         self, dsn_or_pool: Any, *, pool_size: int, connect_timeout: float, waits_for_replica: bool = False
     ) -> None:
-        _check_driver()
+        check_driver()
         self._also = {Begin.WRITING: [_WAITS_FOR_REPLICA]} if waits_for_replica else {}
         self._timeout = connect_timeout
         self._owns_pool = isinstance(dsn_or_pool, str)
@@ -276,7 +276,8 @@ def _shown(state: str) -> str:
     return f" (SQLSTATE {state})" if state else ""
 
 
-def _check_driver() -> None:
+def check_driver() -> None:
+    """Raise an ImportError that says what to install where the driver is missing."""
     try:
         import psycopg  # noqa: F401 - looked for here, used where it is needed
         import psycopg_pool  # noqa: F401 - likewise
@@ -296,7 +297,9 @@ def _pool_of(dsn: str, size: int, timeout: float) -> ConnectionPool[Any]:
     except psycopg.ProgrammingError:
         problem = ValueError("dsn cannot be read: write postgresql://user:password@host:port/database")
     except psycopg.OperationalError:
-        problem = StoreUnavailable("the database cannot be reached; look at the server, and at host, user and password")
+        problem = StoreUnavailable(
+            "the database cannot be reached; look at the server, and at host, user, password and the database's name"
+        )
     if problem is not None:
         raise problem
     options = {"autocommit": True, "prepare_threshold": None, "client_encoding": "UTF8"}
