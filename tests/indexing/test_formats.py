@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 import time
 import zipfile
 from contextlib import suppress
@@ -194,6 +196,17 @@ def test_a_pdf_of_two_thousand_pages_is_read_in_no_time() -> None:
     began = time.perf_counter()
     assert len(texts(".pdf", pdf(*["page"] * 2000))) == 2000
     assert time.perf_counter() - began < 4 * PATIENCE
+
+
+def test_pdfs_are_read_in_many_threads_at_once() -> None:
+    """In a process of its own: without a lock PDFium ends it."""
+    code = (
+        "from concurrent.futures import ThreadPoolExecutor; from stackroom.indexing._pdf import pdf_pages;"
+        "from tests.indexing.made_files import pdf; data = pdf(*[f'page {n}' for n in range(30)]);"
+        "pool = ThreadPoolExecutor(8); read = list(pool.map(pdf_pages, [data] * 400)); want = pdf_pages(data);"
+        "raise SystemExit(read != [want] * 400)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize(
