@@ -258,6 +258,11 @@ def test_a_long_record_is_cut_and_records_are_never_joined() -> None:
     assert [(passage.text, passage.metadata["row"]) for passage in passages] == [("one two", 1), ("three", 1), ("x", 2)]
 
 
+def test_a_field_whose_name_is_a_text_by_itself_is_not_repeated_whole_in_each_record() -> None:
+    (first, second) = texts(".csv", "x" * 10_000 + "\n1\n2\n")
+    assert (first, second) == ("x" * 199 + "…: 1", "x" * 199 + "…: 2")
+
+
 @pytest.mark.parametrize(
     ("suffix", "data", "where"),
     [

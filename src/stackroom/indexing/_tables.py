@@ -7,6 +7,7 @@ import io
 import json
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from stackroom.indexing._names import shortened
 from stackroom.text import is_blank
 
 if TYPE_CHECKING:
@@ -76,7 +77,9 @@ def _text_of(fields: Iterable[tuple[str, Any]]) -> str:
     for name in _TEXT_FIELDS:
         if isinstance(value := values.get(name), str) and not is_blank(value):
             return value
-    return "\n".join(f"{name}: {_shown(value)}" for name, value in pairs if value is not None and not _is_empty(value))
+    return "\n".join(
+        f"{shortened(name)}: {_shown(value)}" for name, value in pairs if value is not None and not _is_empty(value)
+    )
 
 
 def _is_empty(value: object) -> bool:
