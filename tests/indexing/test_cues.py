@@ -58,7 +58,8 @@ def test_a_line_of_white_space_ends_no_webvtt_cue() -> None:
     """As YouTube writes them."""
     turns = webvtt_turns(
         "WEBVTT\nKind: captions\n\n00:00:00.160 --> 00:00:02.470 align:start position:0%\n \n"
-        "hello<00:00:00.480><c> world</c>\n\n00:00:02.470 --> 00:00:02.480\nhello world\n \n\n00:00:02.480 --> 00:00:04.000\nhello\n\t\nand more\n"
+        "hello<00:00:00.480><c> world</c>\n\n00:00:02.470 --> 00:00:02.480\nhello world\n \n\n"
+        "00:00:02.480 --> 00:00:04.000\nhello\n\t\nand more\n"
     )
     assert [turn.text for turn in turns] == ["hello world", "hello world", "hello and more"]
 

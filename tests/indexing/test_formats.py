@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import subprocess
 import sys
@@ -10,14 +11,17 @@ import zipfile
 from contextlib import suppress
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.indexing.made_files import docx, paragraph, pdf
 
 from stackroom.indexing import _docx
 from stackroom.indexing._docx import BadDocument
 from stackroom.indexing._html import visible_text
 from stackroom.indexing._loaders import LOADERS, Loaded, passages_of, shipped_loaders
+from stackroom.indexing._names import BadRecord
 from stackroom.indexing._pdf import readable
-from stackroom.indexing._tables import BadRecord
+from stackroom.indexing._separated import separated_rows
 
 PATIENCE = 5.0
 """Seconds that a hostile file may take; each takes far less than one."""
@@ -245,7 +249,11 @@ def test_text_of_a_pdf_is_readable(raw: str, text: str) -> None:
         (".csv", "name,note\nA\nB,x,more\n", [("name: A", 1), ("name: B\nnote: x\ncolumn 3: more", 2)]),
         (".csv", "", []),
         (".csv", "name\n", []),
+        (".csv", 'text\n"he said ""hi"""\n5" disk\n""\n', [('he said "hi"', 1), ('5" disk', 2)]),
+        (".csv", "text,n\nlast,", [("last", 1)]),
         (".tsv", "name\tnote\nA\tx, y\n", [("name: A\nnote: x, y", 1)]),
+        (".tsv", 'a\tb\n"stray\tx\ny\t"z" w\n', [('a: "stray\nb: x', 1), ('a: y\nb: "z" w', 2)]),
+        (".tsv", 'a\tb\n"x\ty"\t"1\n2"\n', [("a: x\ty\nb: 1\n2", 1)]),
     ],
 )
 def test_a_record_is_a_passage_with_its_number(suffix: str, data: str, expected: list[tuple[str, int]]) -> None:
@@ -256,6 +264,30 @@ def test_a_record_is_a_passage_with_its_number(suffix: str, data: str, expected:
 def test_a_long_record_is_cut_and_records_are_never_joined() -> None:
     passages = passages_of(loaded(".jsonl", '"one two three"\n"x"\n', max_chars=8, overlap_chars=0))
     assert [(passage.text, passage.metadata["row"]) for passage in passages] == [("one two", 1), ("three", 1), ("x", 2)]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_a_field_of_any_length_is_cut(suffix: str) -> None:
+    whole = " ".join(texts(suffix, "content\n" + "word " * 40_000, overlap_chars=0))
+    assert whole.split() == ["word"] * 40_000
+
+
+@given(st.lists(st.lists(st.text('ab",\n\t '), min_size=1), min_size=1), st.sampled_from(",\t"))
+def test_what_is_written_as_csv_is_read_back(rows: list[list[str]], delimiter: str) -> None:
+    if delimiter == "\t":  # where tabs and line ends stand together, quotes are text
+        rows = [[field.replace("\n", " ") for field in row] for row in rows]
+    written = io.StringIO()
+    csv.writer(written, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
+    assert list(separated_rows(written.getvalue().removesuffix("\n"), delimiter)) == rows
+
+
+@pytest.mark.parametrize("piece", ['"', '"a\t', '"a\n', '"""a\n', '"" ', '""\t"\n', ",", "\n", 'a"\t"'])
+def test_stray_quotes_take_no_time(piece: str) -> None:
+    began = time.perf_counter()
+    for suffix in (".csv", ".tsv"):
+        with suppress(BadRecord):
+            loaded(suffix, "x\n" + piece * 80_000)
+    assert time.perf_counter() - began < 2 * PATIENCE
 
 
 def test_a_field_whose_name_is_a_text_by_itself_is_not_repeated_whole_in_each_record() -> None:
@@ -272,7 +304,8 @@ def test_a_field_whose_name_is_a_text_by_itself_is_not_repeated_whole_in_each_re
         (".json", "[5]", "item 1"),
         (".json", "[" * 100_000, "nested"),
         (".json", '{"secret": ' + "9" * 5000 + "}", "no JSON"),
-        (".csv", 'a,b\n"secret', "line"),
+        (".csv", 'a,b\n"secret', "line 2"),
+        (".csv", 'a,b\n1,2\nx,"y"secret\n', "line 3"),
     ],
 )
 def test_a_bad_record_fails_with_its_line_and_no_text(suffix: str, data: str, where: str) -> None:

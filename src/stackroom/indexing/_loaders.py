@@ -16,9 +16,9 @@ from stackroom._values import unstorable_at
 from stackroom.indexing._cues import BadTranscript, subrip_turns, webvtt_turns
 from stackroom.indexing._docx import BadDocument, docx_text
 from stackroom.indexing._html import visible_text
-from stackroom.indexing._names import shortened
+from stackroom.indexing._names import BadRecord, shortened
 from stackroom.indexing._pdf import pdf_pages
-from stackroom.indexing._tables import BadRecord, Row, csv_rows, json_lines_rows, json_rows
+from stackroom.indexing._tables import Row, csv_rows, json_lines_rows, json_rows
 from stackroom.text import Turn, TurnChunk, chunk_document, chunk_turns, is_blank
 from stackroom.text._documents import headings_of
 

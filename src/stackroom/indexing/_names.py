@@ -1,4 +1,4 @@
-"""Titles, headings and names of fields, of a length that those have: passages repeat them."""
+"""Titles, headings and names of fields, of a length that those have; and what is no record."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from typing import Final
 
 MAX_NAME: Final = 200
 """Characters. Repeated whole in each passage, a heading of a megabyte would become a gigabyte."""
+
+
+class BadRecord(ValueError):
+    """A file holds what is no record; the message names the line, never what stands there."""
 
 
 def shortened(name: str) -> str:
