@@ -6,16 +6,19 @@ import csv
 import io
 import subprocess
 import sys
+import threading
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.indexing.made_files import docx, paragraph, pdf
 
-from stackroom.indexing import _docx
+from stackroom.indexing import _docx, _pdf
 from stackroom.indexing._docx import BadDocument
 from stackroom.indexing._html import visible_text
 from stackroom.indexing._loaders import LOADERS, Loaded, passages_of, shipped_loaders
@@ -200,6 +203,24 @@ def test_a_pdf_of_two_thousand_pages_is_read_in_no_time() -> None:
     began = time.perf_counter()
     assert len(texts(".pdf", pdf(*["page"] * 2000))) == 2000
     assert time.perf_counter() - began < 4 * PATIENCE
+
+
+def test_one_thread_at_a_time_is_in_pdfium(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, met = threading.Semaphore(1), threading.Event()
+    read = _pdf._read  # noqa: SLF001 - what the lock is around
+
+    def watched(*given: Any) -> Any:
+        if not inside.acquire(blocking=False):
+            met.set()
+            return [], None
+        met.wait(0.2)
+        inside.release()
+        return read(*given)
+
+    monkeypatch.setattr(_pdf, "_read", watched)
+    with ThreadPoolExecutor(3) as pool:
+        assert [pages for pages, _ in pool.map(_pdf.pdf_pages, [pdf("x")] * 3)] == [["x"]] * 3
+    assert not met.is_set()
 
 
 def test_pdfs_are_read_in_many_threads_at_once() -> None:
