@@ -34,6 +34,22 @@ BULK: Final = tuple(
             "cannot_be_listed",
         ),
         (
+            "nothing is pruned whose name is spelled in another normal form",
+            "_walk",
+            'or self._is_spelled(root, name.split("/"))',
+            "",
+            "folder_upkeep",
+            "another_normal_form",
+        ),
+        (
+            "nothing is pruned that cannot be looked for",
+            "_walk",
+            "        except OSError:\n            return True",
+            "        except OSError:\n            return False",
+            "folder_upkeep",
+            "hidden_directory_that_cannot or cannot_be_told",
+        ),
+        (
             "nothing is pruned when no file can be loaded",
             "_folder_run",
             "if not self.prune or not self.walked.has_loadable:",
@@ -113,6 +129,7 @@ BULK: Final = tuple(
             "reembed",
             "come_back and memory",
         ),
+        ("PDFium bears one thread", "_pdf", "    with _PDFIUM:", "    if True:", "formats", "one_thread"),
         ("a zip bomb", "_docx", "if len(unpacked) > MAX_UNPACKED:", "if False:", "formats", "zip_bomb"),
     )
 )

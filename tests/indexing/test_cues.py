@@ -54,6 +54,34 @@ def test_cues_without_text_are_counted() -> None:
     assert [(turn.seq, turn.text) for turn in webvtt(SECOND.strip(), SECOND + "Hello")] == [(1, ""), (2, "Hello")]
 
 
+def test_a_line_of_white_space_ends_no_webvtt_cue() -> None:
+    """As YouTube writes them."""
+    turns = webvtt_turns(
+        "WEBVTT\nKind: captions\n\n00:00:00.160 --> 00:00:02.470 align:start position:0%\n \n"
+        "hello<00:00:00.480><c> world</c>\n\n00:00:02.470 --> 00:00:02.480\nhello world\n \n\n"
+        "00:00:02.480 --> 00:00:04.000\nhello\n\t\nand more\n"
+    )
+    assert [turn.text for turn in turns] == ["hello world", "hello world", "hello and more"]
+
+
+def test_a_cue_behind_a_line_of_white_space_is_one_of_its_own() -> None:
+    turns = webvtt_turns(f"WEBVTT\n \n{SECOND}a\n \nname\n{SECOND}b\n\nNOTE\n \nsecret\n \n{SECOND}c\n")
+    assert [turn.text for turn in turns] == ["a", "b", "c"]
+
+
+def test_text_behind_a_blank_line_belongs_to_the_subrip_cue_before_it() -> None:
+    turns = subrip_turns(
+        "1\n\n00:00:01,000 --> 00:00:02,000\nhello\n\nworld\n\n2\n\n00:00:03,000 --> 00:00:04,000\nmore\n\n\n3\n"
+    )
+    assert [turn.text for turn in turns] == ["hello world", "more 3"]
+
+
+@pytest.mark.parametrize("text", ["hello\n\n1\n" + SECOND + "x", "1\n" + SECOND + "x\n\n2\n1 --> 2\ny\n"])
+def test_what_is_no_subrip_transcript_is_refused(text: str) -> None:
+    with pytest.raises(BadTranscript):
+        subrip_turns(text)
+
+
 @pytest.mark.parametrize("text", ["", "\n\n", " \n"])
 def test_a_subrip_file_may_be_empty(text: str) -> None:
     assert subrip_turns(text) == []

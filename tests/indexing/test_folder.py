@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.indexing.folders import SCOPE, Folder, counts, offset
-from tests.indexing.made_files import pdf
+from tests.indexing.made_files import docx, paragraph, pdf
 from tests.library.doubles import HandClock, RecordingEmbedder
 
 from stackroom import (
@@ -18,6 +18,8 @@ from stackroom import (
     Scope,
 )
 from stackroom.indexing import Loaded, index_folder
+
+HEADING_1 = '<w:style w:styleId="b1"><w:name w:val="heading 1"/></w:style>'
 
 # What becomes of a file
 
@@ -79,6 +81,29 @@ def test_passages_are_slices_of_the_text(folder: Folder) -> None:
     folder.index(max_chars=20, overlap_chars=0)
     for hit in folder.library.passages("a.md", scope=SCOPE):
         assert text[offset(hit, "start") : offset(hit, "end")] == hit.text
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.html", "<title>&#8203;</title><p>Text"),
+        ("b.html", "<title>&shy;</title><p>Text"),
+        ("c.md", "# \u200b\n\nText"),
+        ("d.md", "# \x07\n\nText"),
+        ("e.docx", docx(paragraph("\u200b", "b1") + paragraph("Text"), styles=HEADING_1)),
+    ],
+)
+def test_a_title_without_anything_to_read_is_the_files_name(folder: Folder, name: str, content: str | bytes) -> None:
+    folder[name] = content
+    folder.index()
+    assert [info.title for info in folder.library.sources(scope=SCOPE)] == [name]
+
+
+def test_a_title_that_is_a_text_by_itself_is_cut(folder: Folder) -> None:
+    folder["a.md"] = "# " + "long " * 1000
+    folder.index()
+    (info,) = folder.library.sources(scope=SCOPE)
+    assert info.title == "long " * 39 + "long…"
 
 
 def test_sizes_reach_loaders_that_cut_by_themselves(folder: Folder) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -166,26 +167,78 @@ def test_hidden_and_linked_files_are_not_pruned(folder: Folder, tmp_path: Path) 
     assert folder.index(prune=True).removed == 0
 
 
+def refusing(name: str, *, times: int) -> Callable[[Any], Any]:
+    """Return a scandir that cannot list the directory of this name, so many times."""
+    listed, left = os.scandir, [times]
+
+    def scandir(path: Any) -> Any:
+        if os.fspath(path).endswith(name) and left[0]:
+            left[0] -= 1
+            raise PermissionError(13, "Permission denied")
+        return listed(path)
+
+    return scandir
+
+
+@pytest.mark.parametrize("times", [1, 9])
 def test_nothing_is_pruned_below_a_directory_that_cannot_be_listed(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     folder["a.txt"] = "one"
     folder["closed/b.txt"] = "two"
     folder.index()
-    listed = os.scandir
-
-    def scandir(path: Any) -> Any:
-        if os.fspath(path).endswith("closed"):
-            raise PermissionError(13, "Permission denied")
-        return listed(path)
-
-    monkeypatch.setattr(os, "scandir", scandir)
-    monkeypatch.setattr(os.path, "lexists", lambda _path: False)
+    del folder["closed/b.txt"]
+    monkeypatch.setattr(os, "scandir", refusing("closed", times=times))
     report = folder.index(prune=True)
     assert (report.removed, [(failed.source_id, failed.reason) for failed in report.failed]) == (
         0,
         [("closed", "unreadable")],
     )
+
+
+def test_nothing_is_pruned_below_a_hidden_directory_that_cannot_be_read(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder["a.txt"] = "one"
+    folder[".closed/b.txt"] = "two"
+    assert folder.index(hidden=True).new == 2
+    del folder[".closed/b.txt"]
+    monkeypatch.setattr(os, "scandir", refusing(".closed", times=9))
+    assert folder.index(prune=True).removed == 0
+
+
+def test_nothing_is_pruned_where_it_cannot_be_told_whether_a_file_is_there(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder["a.txt"] = "one"
+    folder[".closed/b.txt"] = "two"
+    assert folder.index(hidden=True).new == 2
+    looked_at = os.lstat
+
+    def lstat(path: Any) -> os.stat_result:
+        if os.fspath(path).endswith("b.txt"):
+            raise PermissionError(13, "Permission denied")
+        return looked_at(path)
+
+    monkeypatch.setattr(os, "lstat", lstat)
+    assert folder.index(prune=True).removed == 0
+
+
+def test_a_hidden_file_in_another_normal_form_is_not_pruned_and_goes_when_it_is_gone(folder: Folder) -> None:
+    decomposed = ".e\u0301/u\u0308.txt"
+    folder["a.txt"] = "one"
+    folder[decomposed] = "two"
+    folder[".\u00e9/b.txt"] = "three"
+    assert folder.index(hidden=True).new == 3
+    assert folder.index(prune=True).removed == 0
+    del folder[decomposed]
+    assert folder.index(prune=True).removed == 1
+    (folder.path / ".e\u0301").rmdir()
+    del folder[".\u00e9/b.txt"]
+    (folder.path / ".\u00e9").rmdir()
+    (folder.path / ".\u00e9").write_text("no directory")
+    assert folder.index(prune=True).removed == 1
+    assert folder.ids() == ["a.txt"]
 
 
 def test_nothing_is_pruned_when_the_folder_holds_no_file_to_load(folder: Folder) -> None:
@@ -252,6 +305,17 @@ def test_a_path_must_be_an_existing_directory(folder: Folder) -> None:
         index_folder(folder.library, folder.path / "absent", tenant_id="t", acl_groups=["g"])
     with pytest.raises(NotADirectoryError):
         index_folder(folder.library, folder.path / "a.txt", tenant_id="t", acl_groups=["g"])
+
+
+@pytest.mark.parametrize("path", ["", " ", "\u200b"])
+def test_a_blank_path_is_not_the_directory_where_one_stands(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    folder["a.txt"] = "one"
+    monkeypatch.chdir(folder.path)
+    with pytest.raises(ValueError, match="blank"):
+        index_folder(folder.library, path, tenant_id="t", acl_groups=["g"])
+    assert folder.ids() == []
 
 
 def test_an_empty_folder_is_zeros(folder: Folder) -> None:

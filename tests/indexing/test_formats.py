@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import csv
 import io
+import subprocess
+import sys
+import threading
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.indexing.made_files import docx, paragraph, pdf
 
-from stackroom.indexing import _docx
+from stackroom.indexing import _docx, _pdf
 from stackroom.indexing._docx import BadDocument
 from stackroom.indexing._html import visible_text
 from stackroom.indexing._loaders import LOADERS, Loaded, passages_of, shipped_loaders
+from stackroom.indexing._names import BadRecord
 from stackroom.indexing._pdf import readable
-from stackroom.indexing._tables import BadRecord
+from stackroom.indexing._separated import separated_rows
 
 PATIENCE = 5.0
 """Seconds that a hostile file may take; each takes far less than one."""
@@ -196,6 +205,35 @@ def test_a_pdf_of_two_thousand_pages_is_read_in_no_time() -> None:
     assert time.perf_counter() - began < 4 * PATIENCE
 
 
+def test_one_thread_at_a_time_is_in_pdfium(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, met = threading.Semaphore(1), threading.Event()
+    read = _pdf._read  # noqa: SLF001 - what the lock is around
+
+    def watched(*given: Any) -> Any:
+        if not inside.acquire(blocking=False):
+            met.set()
+            return [], None
+        met.wait(0.2)
+        inside.release()
+        return read(*given)
+
+    monkeypatch.setattr(_pdf, "_read", watched)
+    with ThreadPoolExecutor(3) as pool:
+        assert [pages for pages, _ in pool.map(_pdf.pdf_pages, [pdf("x")] * 3)] == [["x"]] * 3
+    assert not met.is_set()
+
+
+def test_pdfs_are_read_in_many_threads_at_once() -> None:
+    """In a process of its own: without a lock PDFium ends it."""
+    code = (
+        "from concurrent.futures import ThreadPoolExecutor; from stackroom.indexing._pdf import pdf_pages;"
+        "from tests.indexing.made_files import pdf; data = pdf(*[f'page {n}' for n in range(30)]);"
+        "pool = ThreadPoolExecutor(8); read = list(pool.map(pdf_pages, [data] * 400)); want = pdf_pages(data);"
+        "raise SystemExit(read != [want] * 400)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("raw", "text"),
     [
@@ -232,7 +270,11 @@ def test_text_of_a_pdf_is_readable(raw: str, text: str) -> None:
         (".csv", "name,note\nA\nB,x,more\n", [("name: A", 1), ("name: B\nnote: x\ncolumn 3: more", 2)]),
         (".csv", "", []),
         (".csv", "name\n", []),
+        (".csv", 'text\n"he said ""hi"""\n5" disk\n""\n', [('he said "hi"', 1), ('5" disk', 2)]),
+        (".csv", "text,n\nlast,", [("last", 1)]),
         (".tsv", "name\tnote\nA\tx, y\n", [("name: A\nnote: x, y", 1)]),
+        (".tsv", 'a\tb\n"stray\tx\ny\t"z" w\n', [('a: "stray\nb: x', 1), ('a: y\nb: "z" w', 2)]),
+        (".tsv", 'a\tb\n"x\ty"\t"1\n2"\n', [("a: x\ty\nb: 1\n2", 1)]),
     ],
 )
 def test_a_record_is_a_passage_with_its_number(suffix: str, data: str, expected: list[tuple[str, int]]) -> None:
@@ -245,6 +287,35 @@ def test_a_long_record_is_cut_and_records_are_never_joined() -> None:
     assert [(passage.text, passage.metadata["row"]) for passage in passages] == [("one two", 1), ("three", 1), ("x", 2)]
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_a_field_of_any_length_is_cut(suffix: str) -> None:
+    whole = " ".join(texts(suffix, "content\n" + "word " * 40_000, overlap_chars=0))
+    assert whole.split() == ["word"] * 40_000
+
+
+@given(st.lists(st.lists(st.text('ab",\n\t '), min_size=1), min_size=1), st.sampled_from(",\t"))
+def test_what_is_written_as_csv_is_read_back(rows: list[list[str]], delimiter: str) -> None:
+    if delimiter == "\t":  # where tabs and line ends stand together, quotes are text
+        rows = [[field.replace("\n", " ") for field in row] for row in rows]
+    written = io.StringIO()
+    csv.writer(written, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(rows)
+    assert list(separated_rows(written.getvalue().removesuffix("\n"), delimiter)) == rows
+
+
+@pytest.mark.parametrize("piece", ['"', '"a\t', '"a\n', '"""a\n', '"" ', '""\t"\n', ",", "\n", 'a"\t"'])
+def test_stray_quotes_take_no_time(piece: str) -> None:
+    began = time.perf_counter()
+    for suffix in (".csv", ".tsv"):
+        with suppress(BadRecord):
+            loaded(suffix, "x\n" + piece * 80_000)
+    assert time.perf_counter() - began < 2 * PATIENCE
+
+
+def test_a_field_whose_name_is_a_text_by_itself_is_not_repeated_whole_in_each_record() -> None:
+    (first, second) = texts(".csv", "x" * 10_000 + "\n1\n2\n")
+    assert (first, second) == ("x" * 199 + "…: 1", "x" * 199 + "…: 2")
+
+
 @pytest.mark.parametrize(
     ("suffix", "data", "where"),
     [
@@ -254,7 +325,8 @@ def test_a_long_record_is_cut_and_records_are_never_joined() -> None:
         (".json", "[5]", "item 1"),
         (".json", "[" * 100_000, "nested"),
         (".json", '{"secret": ' + "9" * 5000 + "}", "no JSON"),
-        (".csv", 'a,b\n"secret', "line"),
+        (".csv", 'a,b\n"secret', "line 2"),
+        (".csv", 'a,b\n1,2\nx,"y"secret\n', "line 3"),
     ],
 )
 def test_a_bad_record_fails_with_its_line_and_no_text(suffix: str, data: str, where: str) -> None:

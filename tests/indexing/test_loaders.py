@@ -67,6 +67,15 @@ def test_passages_of_a_text_are_slices_that_know_their_place() -> None:
         assert loaded.text[start:end] == passage.text
 
 
+def test_a_heading_that_is_a_text_by_itself_is_cut_in_every_passage() -> None:
+    loaded = LOADERS[".md"](b"# " + b"ab " * 10_000 + b"\nEnd.", "utf-8")
+    headings = [passage.metadata["heading"] for passage in passages_of(loaded)]
+    assert len(headings) > 20
+    assert set(headings) == {("ab " * 100)[:199].rstrip() + "…"}
+    (passage,) = passages_of(LOADERS[".md"](b"# " + b"a" * 200 + b"\nEnd.", "utf-8"))
+    assert passage.metadata["heading"] == "a" * 200
+
+
 def test_passages_of_a_transcript_know_times_turns_and_speaker() -> None:
     (passage,) = passages_of(LOADERS[".vtt"](VTT, "utf-8"))
     assert passage.text == "One.\nTwo."

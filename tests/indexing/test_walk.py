@@ -70,6 +70,14 @@ def test_links_that_stay_inside_are_followed_each_real_file_once(linked: Path) -
     assert found.ignored == {"symlink": 6}
 
 
+def test_hard_links_are_files_of_their_own(tmp_path: Path) -> None:
+    make(tmp_path, "a.txt")
+    (tmp_path / "b.txt").hardlink_to(tmp_path / "a.txt")
+    (tmp_path / "c.txt").symlink_to(tmp_path / "b.txt")
+    found = walked(tmp_path, follow_symlinks=True)
+    assert (names(found), found.ignored) == (["a.txt", "b.txt"], {"symlink": 1})
+
+
 def test_a_link_to_a_hidden_directory_is_followed_under_its_own_name(tmp_path: Path) -> None:
     make(tmp_path, ".store/a.txt")
     (tmp_path / "shown").symlink_to(tmp_path / ".store")

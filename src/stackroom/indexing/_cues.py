@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from dataclasses import dataclass, field
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final
 
 from stackroom.text import Turn
@@ -25,7 +26,7 @@ _SUBRIP_TAG: Final = re.compile(r"\{\\[A-Za-z][^{}]*\}")
 # Bounded, so that no number is too long to be read; WebVTT asks for the semicolon.
 _ENTITY: Final = re.compile(r"&(?:#\d{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
-_Block = list[tuple[int, str]]
+_Line = tuple[int, str]
 
 
 class BadTranscript(ValueError):
@@ -38,43 +39,88 @@ class _Cue:
     end_ms: int
     lines: list[str] = field(default_factory=list)
 
+    def take(self, lines: list[_Line]) -> None:
+        """Add what is said."""
+        for number, line in lines:
+            if _TIMING.fullmatch(line):
+                raise BadTranscript(f"line {number}: put a blank line before each cue")
+            self.lines.append(line)
+
+
+@dataclass(slots=True)
+class _Block:
+    """Lines between blank ones; `is_apart` when one of those before it is empty, and not white space."""
+
+    lines: list[_Line] = field(default_factory=list)
+    is_apart: bool = False
+
+    def begins_cue(self) -> bool:
+        """Tell whether the first line is a timing, or a name and the second one is."""
+        return any(_ARROW in line for _, line in self.lines[:2])
+
 
 def webvtt_turns(text: str) -> list[Turn]:
     """Return the turns of a WebVTT file, one a cue; `seq` and `item_id` count the cues from 1.
 
     Comments, styles, regions and the header are left out. Line ends are line feeds. BadTranscript when the signature
-    is missing, a time cannot be read, or text stands outside of the cues: nothing is lost unseen.
+    is missing, a time cannot be read, or text stands outside of the cues: nothing is lost unseen. A line of white space
+    alone is a part of its cue, unless another cue begins behind it.
     """
     blocks = _blocks(text)
-    signature = next(blocks, [(1, "")])
-    if signature[0][0] != 1 or not _SIGNATURE.match(signature[0][1]):
+    signature = next(blocks, _Block([(1, "")]))
+    if signature.lines[0][0] != 1 or not _SIGNATURE.match(signature.lines[0][1]):
         raise BadTranscript("line 1: a WebVTT file begins with WEBVTT; give a SubRip file the suffix .srt")
     # Without a blank line behind the header, its first cue stands in the same block.
-    first = next((at for at, (_, line) in enumerate(signature) if _ARROW in line), len(signature))
-    cues = [_cue(signature[first:])] if first < len(signature) else []
-    cues += [_cue(block) for block in blocks if not _NO_CUE.match(block[0][1])]
+    first = next((at for at, (_, line) in enumerate(signature.lines) if _ARROW in line), len(signature.lines))
+    cues = [_cue(signature.lines[first:])] if first < len(signature.lines) else []
+    is_in_cue = bool(cues)
+    for block in blocks:
+        if block.begins_cue() and not (block.is_apart and _NO_CUE.match(block.lines[0][1])):
+            cues.append(_cue(block.lines))
+            is_in_cue = True
+        elif block.is_apart:
+            is_in_cue = not _NO_CUE.match(block.lines[0][1])
+            cues += [_cue(block.lines)] if is_in_cue else []
+        elif is_in_cue:
+            cues[-1].take(block.lines)
     return _turns(cues)
 
 
 def subrip_turns(text: str) -> list[Turn]:
-    """Return the turns of a SubRip file, one a cue; otherwise as `webvtt_turns`."""
-    return _turns([_cue(block) for block in _blocks(text)])
+    """Return the turns of a SubRip file, one a cue; otherwise as `webvtt_turns`.
+
+    Text behind a blank line belongs to the cue before it, since the format has no other end of a cue.
+    """
+    cues: list[_Cue] = []
+    for block, following in pairwise(chain(_blocks(text), [_Block([(0, "")])])):
+        if block.begins_cue() or (not cues and not _is_number(block, 1, following)):
+            cues.append(_cue(block.lines))
+        elif not _is_number(block, len(cues) + 1, following):
+            cues[-1].take(block.lines)
+    return _turns(cues)
+
+
+def _is_number(block: _Block, number: int, following: _Block) -> bool:
+    """Tell whether a block is a cue's number alone, with a blank line between it and the timing."""
+    return [line for _, line in block.lines] == [str(number)] and _ARROW in following.lines[0][1]
 
 
 def _blocks(text: str) -> Iterator[_Block]:
     """Yield the runs of lines that are not blank, each line with its number from 1."""
-    block: _Block = []
+    block = _Block(is_apart=True)
     for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            block.append((number, line.strip()))
-        elif block:
+        if said := line.strip():
+            block.lines.append((number, said))
+            continue
+        if block.lines:
             yield block
-            block = []
-    if block:
+            block = _Block()
+        block.is_apart |= not line
+    if block.lines:
         yield block
 
 
-def _cue(block: _Block) -> _Cue:
+def _cue(block: list[_Line]) -> _Cue:
     """Read an optional name, the timing, and the text behind it."""
     timing = 0 if _ARROW in block[0][1] or len(block) == 1 else 1
     number, line = block[timing]
@@ -84,10 +130,7 @@ def _cue(block: _Block) -> _Cue:
         raise BadTranscript(f"line {number}: {reason}; a cue begins with a line such as 00:01.000 --> 00:04.500")
     parts = found.groups()
     cue = _Cue(_milliseconds(*parts[:4]), _milliseconds(*parts[4:]))
-    for number, line in block[timing + 1 :]:
-        if _TIMING.fullmatch(line):
-            raise BadTranscript(f"line {number}: put a blank line before each cue")
-        cue.lines.append(line)
+    cue.take(block[timing + 1 :])
     return cue
 
 

@@ -15,6 +15,7 @@ from stackroom.indexing._options import ceiling_of, check_shared, expiry_of, war
 from stackroom.indexing._plan import Planner
 from stackroom.indexing._stored import StoredFolder, strings
 from stackroom.indexing._walk import Wish, walk
+from stackroom.text import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -127,6 +128,8 @@ def corpus_of(root: Path) -> str:
 
 
 def _existing(path: str | os.PathLike[str]) -> Path:
+    if is_blank(os.fsdecode(path)):
+        raise ValueError("path must not be blank; the directory where one stands is '.'")
     root = Path(path)
     if not root.exists():
         raise FileNotFoundError("there is no such folder: path must be an existing directory")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -393,7 +392,7 @@ class FolderRun:
             return False
         if name in self.empty:
             return True
-        is_there = name in self.walked.seen or os.path.lexists(self.root / name)
+        is_there = name in self.walked.seen or self.walked.may_exist(self.root, name)
         return not is_there and not self.walked.is_hidden_from(name)
 
     def _ended(self, ending: BaseException | None) -> IndexReport:

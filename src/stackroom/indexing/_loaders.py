@@ -9,15 +9,16 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from stackroom._model import Passage
 from stackroom._values import unstorable_at
 from stackroom.indexing._cues import BadTranscript, subrip_turns, webvtt_turns
 from stackroom.indexing._docx import BadDocument, docx_text
 from stackroom.indexing._html import visible_text
+from stackroom.indexing._names import BadRecord, shortened
 from stackroom.indexing._pdf import pdf_pages
-from stackroom.indexing._tables import BadRecord, Row, csv_rows, json_lines_rows, json_rows
+from stackroom.indexing._tables import Row, csv_rows, json_lines_rows, json_rows
 from stackroom.text import Turn, TurnChunk, chunk_document, chunk_turns, is_blank
 from stackroom.text._documents import headings_of
 
@@ -218,9 +219,18 @@ def _one_speaker(chunk: TurnChunk, speakers: Mapping[int, str | None]) -> dict[s
     return {} if speaker is None else {"speaker": speaker}
 
 
+def own_title(loaded: Loaded) -> str | None:
+    """Return the title a loader found, of a length that titles have; None for one without anything to read."""
+    return None if loaded.title is None or is_blank(loaded.title) else shortened(loaded.title)
+
+
 def passages_of(loaded: Loaded, *, max_chars: int = 1200, overlap_chars: int = 150) -> list[Passage]:
     """Return the passages to index: the loader's own, or those of its text. Blank ones are left out."""
     if loaded.passages is not None:
         return [passage for passage in loaded.passages if not is_blank(passage.text)]
     chunks = chunk_document(loaded.text, max_chars=max_chars, overlap_chars=overlap_chars)
-    return [Passage(chunk.text, chunk.metadata) for chunk in chunks]
+    return [Passage(chunk.text, _with_short_heading(chunk.metadata)) for chunk in chunks]
+
+
+def _with_short_heading(metadata: dict[str, Any]) -> dict[str, Any]:
+    return metadata | {"heading": shortened(metadata["heading"])} if "heading" in metadata else metadata

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+import threading
+from contextlib import closing
+from typing import Any, Final
 
 from stackroom.indexing._docx import BadDocument
 
 MAX_CHARACTERS: Final = 50_000_000
 """Characters of all pages together; a file of the size that is read at all holds no more for people."""
+
+_PDFIUM: Final = threading.Lock()
+"""Held around every call of PDFium, which bears one thread in the whole process and crashes it otherwise."""
 
 _LIGATURES: Final = {"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st"}
 _LIGATURE: Final = re.compile("[ﬀ-ﬆ]")
@@ -26,31 +31,35 @@ def pdf_pages(data: bytes) -> tuple[list[str], str | None]:
         import pypdfium2 as pdfium
     except ImportError:
         raise ImportError('to read PDF files: pip install "stackroom[pdf]"') from None
+    with _PDFIUM:
+        pages, title = _read(pdfium, data)
+    return [readable(page) for page in pages], title
+
+
+def _read(pdfium: Any, data: bytes) -> tuple[list[str], str | None]:
+    """Return what the engine reads. All that it made is closed here, and nothing is left to the garbage collector."""
     try:
         document = pdfium.PdfDocument(data)
     except pdfium.PdfiumError:
         raise BadDocument("it is no PDF, or a damaged one, or locked by a password") from None
-    try:
+    with closing(document):
         title = str(document.get_metadata_value("Title")).replace("\x00", "").strip() or None
-        return list(_pages(document, pdfium.PdfiumError)), title
-    finally:
-        document.close()
+        return _pages(document, pdfium.PdfiumError), title
 
 
-def _pages(document: object, failure: type[Exception]) -> list[str]:
+def _pages(document: Any, failure: type[Exception]) -> list[str]:
     pages: list[str] = []
     left = MAX_CHARACTERS
-    for number in range(len(document)):  # type: ignore[arg-type] # pypdfium2 declares no types
+    for number in range(len(document)):
         try:
-            page = document[number]  # type: ignore[index] # likewise
-            text = page.get_textpage().get_text_bounded()
-            page.close()
+            with closing(document[number]) as page, closing(page.get_textpage()) as on_page:
+                text = on_page.get_text_bounded()
         except failure:
             raise BadDocument(f"page {number + 1} is damaged") from None
         left -= len(text)
         if left < 0:
             raise BadDocument(f"it holds more than {MAX_CHARACTERS:,} characters")
-        pages.append(readable(text))
+        pages.append(text)
     return pages
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from stackroom._errors import SourceError
 from stackroom._model import Passage, Source
 from stackroom._values import unstorable_at
-from stackroom.indexing._loaders import LOADERS, Loaded, Loader, UndecodableText, is_own_refusal, passages_of
+from stackroom.indexing._loaders import LOADERS, Loaded, Loader, UndecodableText, is_own_refusal, own_title, passages_of
 from stackroom.indexing._reports import Failed
 from stackroom.indexing._stored import CONTENT_HASH, CORPUS, PATH, Head
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from stackroom.indexing._walk import FolderFile
 
-_LOADING: Final = 1
+_LOADING: Final = 2
 """Grows when the same file would be loaded or split otherwise, so that folders are indexed anew."""
 
 
@@ -147,7 +147,7 @@ class Planner:
         loader = self.loaders[file.suffix]
         try:
             loaded = _checked(loader(data, self.encoding))
-            return passages_of(loaded, max_chars=self.max_chars, overlap_chars=self.overlap_chars), loaded.title
+            return passages_of(loaded, max_chars=self.max_chars, overlap_chars=self.overlap_chars), own_title(loaded)
         except ImportError as error:
             return Failed(source_id, "missing_dependency", str(error) if self._ships(file.suffix) else "see its loader")
         except UndecodableText as error:

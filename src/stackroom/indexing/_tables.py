@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from stackroom.indexing._names import BadRecord, shortened
+from stackroom.indexing._separated import separated_rows
 from stackroom.text import is_blank
 
 if TYPE_CHECKING:
@@ -16,10 +16,6 @@ Row: TypeAlias = tuple[int, str]
 """A record's number, from 1, and its text."""
 
 _TEXT_FIELDS: Final = ("content", "text")
-
-
-class BadRecord(ValueError):
-    """A file holds what is no record; the message names the line, never what stands there."""
 
 
 def json_rows(text: str) -> Iterator[Row]:
@@ -41,17 +37,13 @@ def json_lines_rows(text: str) -> Iterator[Row]:
 
 
 def csv_rows(text: str, *, delimiter: str = ",") -> Iterator[Row]:
-    """Yield a record for each row behind the header; fields may hold quoted line ends."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    try:
-        filled = (row for row in reader if any(field.strip() for field in row))
-        header = next(filled, [])
-        for number, row in enumerate(filled, start=1):
-            names = [*header, *("" for _ in row[len(header) :])]
-            named = [(name or f"column {at}", field) for at, (name, field) in enumerate(zip(names, row), start=1)]  # noqa: B905 - a short row lacks its last fields
-            yield number, _text_of(named)
-    except csv.Error as error:
-        raise BadRecord(f"line {reader.line_num}: {error}") from None
+    """Yield a record for each row behind the header; fields may hold quoted line ends, and are of any length."""
+    filled = (row for row in separated_rows(text, delimiter) if any(field.strip() for field in row))
+    header = next(filled, [])
+    for number, row in enumerate(filled, start=1):
+        names = [*header, *("" for _ in row[len(header) :])]
+        named = [(name or f"column {at}", field) for at, (name, field) in enumerate(zip(names, row), start=1)]  # noqa: B905 - a short row lacks its last fields
+        yield number, _text_of(named)
 
 
 def _parsed(text: str, where: str) -> Any:
@@ -76,7 +68,9 @@ def _text_of(fields: Iterable[tuple[str, Any]]) -> str:
     for name in _TEXT_FIELDS:
         if isinstance(value := values.get(name), str) and not is_blank(value):
             return value
-    return "\n".join(f"{name}: {_shown(value)}" for name, value in pairs if value is not None and not _is_empty(value))
+    return "\n".join(
+        f"{shortened(name)}: {_shown(value)}" for name, value in pairs if value is not None and not _is_empty(value)
+    )
 
 
 def _is_empty(value: object) -> bool:

@@ -79,10 +79,44 @@ class Walked:
     unlisted: list[str] = field(default_factory=list)
     has_loadable: bool = False
     is_asked_for: Callable[[str], bool] = nothing
+    _listings: dict[Path, dict[str, list[Path]]] = field(default_factory=dict)
 
     def is_hidden_from(self, name: str) -> bool:
         """Tell whether a name lies under a directory that could not be listed."""
         return any(directory in {"", "."} or name.startswith(directory + "/") for directory in self.unlisted)
+
+    def may_exist(self, root: Path, name: str) -> bool:
+        """Tell whether something of this name is there, in whatever normal form, or cannot be looked for."""
+        try:
+            return _is_there(root / name) or self._is_spelled(root, name.split("/"))
+        except OSError:
+            return True
+
+    def _is_spelled(self, directory: Path, parts: Sequence[str]) -> bool:
+        """Tell whether there is a name of these parts, each of which may be spelled in several ways."""
+        try:
+            spellings = self._listing(directory).get(parts[0], ())
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return bool(spellings) and (len(parts) == 1 or any(self._is_spelled(path, parts[1:]) for path in spellings))
+
+    def _listing(self, directory: Path) -> dict[str, list[Path]]:
+        if directory not in self._listings:
+            listing: dict[str, list[Path]] = {}
+            with os.scandir(directory) as entries:
+                for entry in entries:
+                    listing.setdefault(unicodedata.normalize("NFC", entry.name), []).append(Path(entry.path))
+            self._listings[directory] = listing
+        return self._listings[directory]
+
+
+def _is_there(path: Path) -> bool:
+    """Tell whether a path is there; an OSError when that cannot be told."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def walk(root: Path, wish: Wish) -> Walked:
@@ -91,7 +125,7 @@ def walk(root: Path, wish: Wish) -> Walked:
     included = None if wish.include is None else [glob_matcher(glob) for glob in wish.include]
     excluded = [glob_matcher(glob) for glob in wish.exclude]
     real_root = os.path.realpath(root)
-    taken: set[tuple[int, int]] = set()
+    taken: set[str] = set()
     for path in _entries(root, Path(real_root), wish, found):
         name = _name(root, path, found)
         if name is None:
@@ -106,10 +140,11 @@ def walk(root: Path, wish: Wish) -> Walked:
             found.ignored["excluded"] += 1
         elif not has_loader:
             found.ignored["suffix"] += 1
-        elif wish.follow_symlinks and (status.st_dev, status.st_ino) in taken:
+        elif wish.follow_symlinks and (real := os.path.realpath(path)) in taken:
             found.ignored["symlink"] += 1
         else:
-            taken.add((status.st_dev, status.st_ino))
+            if wish.follow_symlinks:
+                taken.add(real)
             found.files.append(FolderFile(path, name, status.st_size))
     found.files.sort(key=lambda file: file.name)
     return found
