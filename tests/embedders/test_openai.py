@@ -227,6 +227,30 @@ def test_an_answer_that_is_none_is_an_embedder_error_and_not_tried_again(
     assert len(server.asked) == 1
 
 
+@pytest.mark.parametrize(
+    "embedding",
+    [[1, 1], [1, 1, 1, 1], [], [1, float("nan"), 1], [1, float("inf"), 1], [1, 1e39, 1], [0, 0, 0], [1e-60, 0, 0]],
+    ids=str,
+)
+def test_asked_directly_it_answers_nothing_that_the_door_refuses(
+    embedder: OpenAIEmbedder, server: EmbeddingServer, embedding: list[float]
+) -> None:
+    server.answers += [items((0, embedding))] * 2
+    with pytest.raises(EmbedderError):
+        embedder.embed_passages(("a",))
+    with pytest.raises(EmbedderError):
+        embedder.embed_query("a")
+
+
+@pytest.mark.parametrize("length", [0, 65_537])
+def test_a_length_that_no_fingerprint_has_is_not_learned(server: EmbeddingServer, length: int) -> None:
+    embedder = OpenAIEmbedder("model", base_url=server.url)
+    server.answers.append(items((0, [1] * length)))
+    with pytest.raises(EmbedderError, match=f"length {length}"):
+        _ = embedder.fingerprint
+    assert embedder.fingerprint == Fingerprint("openai:model", 3)
+
+
 def test_a_library_refuses_vectors_of_another_length(server: EmbeddingServer) -> None:
     library = Library(MemoryStore(), "library", OpenAIEmbedder("m", base_url=server.url, dimension=3))
     server.answers.append(lambda body: right({"input": body["input"]}, 4))
@@ -419,6 +443,22 @@ def test_a_broken_connection_leads_to_no_request(server: EmbeddingServer, caplog
     assert raised.value.__cause__ is None
     assert raised.value.__context__ is None
     assert KEY not in everything_about(raised.value) + caplog.text
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+@pytest.mark.parametrize(("status", "reported"), [(200, None), (400, 400), (500, 500)])
+def test_a_body_that_cannot_be_decoded_is_an_embedder_error_that_leads_to_no_request(
+    server: EmbeddingServer, waited: list[float], encoding: str, status: int, reported: int | None
+) -> None:
+    embedder = OpenAIEmbedder("m", base_url=server.url, dimension=3, attempts=2, api_key=KEY)
+    server.answers += [Answer(status, b"not so encoded", {"Content-Encoding": encoding})] * 2
+    with pytest.raises(EmbedderError, match=f"answered {status} with a body") as raised:
+        embedder.embed_query("a")
+    assert (raised.value.__cause__, raised.value.__context__) == (None, None)
+    assert KEY not in everything_about(raised.value)
+    assert (raised.value.status, raised.value.retryable) == (reported, status == 500)
+    assert len(server.asked) == (2 if status == 500 else 1)
+    assert len(waited) == len(server.asked) - 1
 
 
 def test_the_servers_words_are_cut_and_lose_their_line_breaks(

@@ -106,6 +106,22 @@ BULK: Final = tuple(
             "not_made_after",
         ),
         (
+            "a refused key is no text's fault",
+            "_refusals",
+            "error.status is None or error.status in _OF_A_TEXT",
+            "True",
+            "folder_faults",
+            "no_texts_fault",
+        ),
+        (
+            "a reason holds none of the text",
+            "_refusals",
+            'if not _quotes(words, " ".join(text.split())):',
+            "if True:",
+            "folder_faults",
+            "repeats_the_text",
+        ),
+        (
             "the switch expects what was caught up",
             "_reembed",
             "swap(self.collection, self.name, expect=expect, expect_side=expect_side)",

@@ -60,8 +60,9 @@ def test_a_pause_beyond_ten_minutes_counts_as_final(folder: Folder, embedder: Re
     for name in "abcd":
         folder[f"{name}.txt"] = name
     embedder.before_batch = busy(1, retry_after=601)
-    folder.index(max_concurrency=1)
-    assert embedder.batches[0] == ("a", "b")
+    with pytest.raises(EmbedderError, match="busy"):
+        folder.index(max_concurrency=1)
+    assert embedder.batches == [("a", "b")]
 
 
 def test_a_cancel_ends_the_wait(folder: Folder, embedder: RecordingEmbedder) -> None:
@@ -99,6 +100,76 @@ def test_a_refused_text_is_found_and_its_file_alone_fails(tmp_path: Path) -> Non
         ("17.txt", "embedder"),
     ]
     assert (report.new, report.stopped) == (18, None)
+
+
+class Answering(RecordingEmbedder):
+    """Refuses every batch that holds a bad text, as a server does."""
+
+    def __init__(self, status: int | None, words: str = "no", refuses: str = "bad") -> None:
+        super().__init__()
+        self.status = status
+        self.words = words
+        self.refuses = refuses
+
+    def embed_passages(self, texts: Any) -> Any:
+        vectors = super().embed_passages(texts)
+        if any(self.refuses in text for text in texts):
+            raise EmbedderError(self.words, status=self.status)
+        return vectors
+
+
+@pytest.mark.parametrize("status", [302, 401, 402, 403, 404, 405, 409, 410, 415, 429, 451, 501])
+def test_what_is_no_texts_fault_ends_the_run_at_the_first_call(tmp_path: Path, status: int) -> None:
+    embedder = Answering(status, "the key is refused", refuses="")
+    folder = Folder(tmp_path, Library(MemoryStore(), "library", embedder))
+    folder["a.txt"] = "one\n\n" * 2_000
+    folder["b.txt"] = "two"
+    with pytest.raises(EmbedderError, match="the key is refused") as caught:
+        folder.index(max_concurrency=1)
+    assert caught.value.status == status
+    report = caught.value.report
+    assert isinstance(report, IndexReport)
+    assert (report.stopped, report.failed, report.remaining) == ("error", (), 2)
+    assert len(embedder.batches) == 1
+
+
+@pytest.mark.parametrize("status", [None, 400, 413, 422])
+def test_what_may_be_a_texts_fault_is_looked_for_and_its_reason_told(tmp_path: Path, status: int | None) -> None:
+    embedder = Answering(status, "the input\nis \x1b[1m too long")
+    folder = Folder(tmp_path, Library(MemoryStore(), "library", embedder))
+    folder["a.txt"] = "bad"
+    folder["b.txt"] = "good"
+    report = folder.index()
+    assert [failed.source_id for failed in report.failed] == ["a.txt"]
+    assert "(the input is [1m too long)" in report.failed[0].message
+    assert report.new == 1
+
+
+def test_the_reason_of_an_embedder_without_words_is_the_kind_of_its_exception(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, Library(MemoryStore(), "library", Refusing()))
+    folder["a.txt"] = "bad"
+    assert "it failed with ValueError" in folder.index().failed[0].message
+
+
+@pytest.mark.parametrize("text", ["bad", "what is bad here stays between us"])
+def test_a_reason_that_repeats_the_text_is_not_told(tmp_path: Path, text: str) -> None:
+    embedder = Answering(400, f"not to be embedded: '{text[:25]}'")
+    folder = Folder(tmp_path, Library(MemoryStore(), "library", embedder))
+    folder["a.txt"] = text
+    message = folder.index().failed[0].message
+    assert text[:25] not in message
+    assert "status 400" in message
+
+
+def test_a_files_other_texts_are_not_embedded_once_one_is_refused(tmp_path: Path) -> None:
+    embedder = Answering(400)
+    folder = Folder(tmp_path, Library(MemoryStore(), "library", embedder, batch_size=8))
+    folder["a.jsonl"] = "".join(f'"bad {number}"\n' for number in range(64))
+    folder["b.txt"] = "good"
+    report = folder.index(max_concurrency=1)
+    assert [failed.source_id for failed in report.failed] == ["a.jsonl"]
+    assert report.new == 1
+    assert [len(batch) for batch in embedder.batches] == [8, 4, 2, 1, 1]
 
 
 def test_after_three_refused_files_with_nothing_between_the_embedder_is_at_fault(tmp_path: Path) -> None:

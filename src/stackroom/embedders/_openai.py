@@ -9,7 +9,8 @@ import weakref
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from stackroom.embedders._openai_answers import Failure, failure_of, vectors_of
+from stackroom.embedders._door import checked_passage_vectors
+from stackroom.embedders._openai_answers import Failure, failure_of, undecodable, vectors_of
 from stackroom.embedders._openai_waiting import until_answered
 from stackroom.embedders._protocol import Fingerprint, limit_problem
 from stackroom.text import is_blank
@@ -128,14 +129,23 @@ class OpenAIEmbedder:
         vectors, tokens = vectors_of(answer, len(texts))
         with self._lock:
             self.tokens_used += tokens
-        return vectors
+        dimension = self._fingerprint.dimension if self._is_learned else vectors.shape[1]
+        return checked_passage_vectors(vectors, len(texts), dimension)
 
     def _attempt(self, body: dict[str, Any]) -> httpx2.Response | Failure:
         """Post once; whatever went wrong comes back as a Failure, so that no exception leads to the request's key."""
+        httpx2 = _httpx2()
         try:
-            response = self._opened().post(self._url, json=body)
-        except _httpx2().TransportError as error:
+            with self._opened().stream("POST", self._url, json=body) as response:
+                return self._read(response)
+        except httpx2.HTTPError as error:
             return Failure(f"the embeddings server did not answer ({type(error).__name__})", retryable=True)
+
+    def _read(self, response: httpx2.Response) -> httpx2.Response | Failure:
+        try:
+            response.read()
+        except _httpx2().DecodingError:
+            return undecodable(response)
         return response if response.is_success else failure_of(response, self._key)
 
     def _opened(self) -> httpx2.Client:

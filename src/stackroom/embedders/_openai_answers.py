@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from stackroom._errors import EmbedderError
+from stackroom.embedders._protocol import MAX_DIMENSION
 from stackroom.text._arguments import is_whole_number
 
 if TYPE_CHECKING:
@@ -54,6 +55,17 @@ def failure_of(response: httpx2.Response, key: str | None) -> Failure:
     )
 
 
+def undecodable(response: httpx2.Response) -> Failure:
+    """Return what is said of an answer whose body is not encoded as its headers say; of a success it has no status."""
+    status = response.status_code
+    return Failure(
+        f"the embeddings server answered {status} with a body that cannot be decoded",
+        retryable=status in _TRIED_AGAIN,
+        status=None if response.is_success else status,
+        retry_after=_retry_after(response.headers.get("Retry-After")),
+    )
+
+
 def vectors_of(response: httpx2.Response, count: int) -> tuple[NDArray[np.float32], int]:
     """Return the vectors of `count` texts in the order of the texts, and the tokens spent; else EmbedderError."""
     answer = _json(response)
@@ -65,6 +77,8 @@ def vectors_of(response: httpx2.Response, count: int) -> tuple[NDArray[np.float3
     rows = [_row(item.get("embedding")) for item in _in_order(items)]
     if len({len(row) for row in rows}) != 1:
         raise EmbedderError("the embeddings server answered vectors of different lengths")
+    if not 1 <= len(rows[0]) <= MAX_DIMENSION:
+        raise EmbedderError(f"the embeddings server answered vectors of length {len(rows[0])}, which none may have")
     usage = answer.get("usage")
     tokens = usage.get("total_tokens") if isinstance(usage, dict) else 0
     return np.stack(rows), tokens if is_whole_number(tokens) and tokens > 0 else 0

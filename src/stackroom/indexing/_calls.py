@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from stackroom._errors import EmbedderError, IndexingCancelled
 from stackroom.embedders._door import embed_passages
+from stackroom.indexing._refusals import may_be_of_a_text, reason_of
 from stackroom.indexing._reports import EmbeddingReport
 
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ Vector: TypeAlias = "NDArray[np.float32]"
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text to embed, and whose it is: texts of one owner stand or fall together."""
+    """A text to embed, and whose it is: texts of one owner stand or fall together.
+
+    Owners with a refused text are remembered to the end of the run: they should be small.
+    """
 
     text: str
     owner: Hashable
@@ -80,6 +84,7 @@ class Calls:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _ends: threading.Event = field(default_factory=threading.Event)
     _refused: set[Hashable] = field(default_factory=set)
+    _lost: dict[Hashable, str] = field(default_factory=dict)
     _began: float | None = None
     _ended: float = 0.0
     _tokens: object = None
@@ -157,22 +162,32 @@ class Calls:
         self._ends.set()
 
     def _embedded(self, texts: Sequence[Text]) -> list[Vector | EmbedderError]:
+        """Embed what is of no owner that is lost already, halving it where a text may be at fault."""
+        lost = {text.owner: self._lost[text.owner] for text in texts if text.owner in self._lost}
+        wanted = [text for text in texts if text.owner not in lost]
+        vectors = iter(self._halved(wanted) if wanted else [])
+        return [EmbedderError(lost[text.owner]) if text.owner in lost else next(vectors) for text in texts]
+
+    def _halved(self, texts: Sequence[Text]) -> list[Vector | EmbedderError]:
         try:
             return self._tried(texts)
         except EmbedderError as error:
-            if not self.patience.halves or _may_succeed_later(error):
+            if not self.patience.halves or not may_be_of_a_text(error):
                 raise
             if len(texts) > 1:
                 middle = len(texts) // 2
                 return self._embedded(texts[:middle]) + self._embedded(texts[middle:])
-            self._note_refusal(texts[0].owner, error)
-            return [error]
+            return [self._refusal(texts[0], error)]
 
-    def _note_refusal(self, owner: Hashable, error: EmbedderError) -> None:
+    def _refusal(self, refused: Text, error: EmbedderError) -> EmbedderError:
+        """Return what is said of a text that was refused alone; raises the error when there are too many such."""
+        reason = reason_of(error, refused.text)
         with self._lock:
-            self._refused.add(owner)
+            self._lost[refused.owner] = reason
+            self._refused.add(refused.owner)
             if len(self._refused) >= _HOPELESS:
                 raise error
+        return EmbedderError(reason)
 
     def _tried(self, texts: Sequence[Text]) -> list[Vector | EmbedderError]:
         for pause in self.pauses(self.patience.attempts):

@@ -160,7 +160,7 @@ class Engine(Generic[Held]):
         if self._has_stopped():
             return
         self._asked.append(self._batch)
-        self.calls.ask([Text(job.source.passages[index].text, job) for job, index in self._batch])
+        self.calls.ask([_text(job, index) for job, index in self._batch])
         self._batch = []
 
     def _bound_waiting(self) -> None:
@@ -186,7 +186,7 @@ class Engine(Generic[Held]):
             return
         for (job, index), answer in zip(places, answers, strict=True):
             if isinstance(answer, EmbedderError):
-                job.failure = answer
+                job.failure = job.failure or answer
             else:
                 job.vectors[index] = answer
                 job.missing -= 1
@@ -249,3 +249,7 @@ class Engine(Generic[Held]):
         if ending is None and self.cancel is not None and self.cancel.cancelled:
             return IndexingCancelled("cancelled by the caller; what was embedded by then is written")
         return ending
+
+
+def _text(job: Job[Held], index: int) -> Text:
+    return Text(job.source.passages[index].text, (job.source.tenant_id, job.source.source_id))

@@ -357,7 +357,8 @@ class FolderRun:
         source_id = job.source.source_id
         entry = self._on_the_way.pop(source_id)
         if isinstance(error, EmbedderError):
-            self._tally.fail(Failed(source_id, "embedder", "the embedder refused a text of it; split it otherwise"))
+            message = f"the embedder refused a text of it ({error}); split it otherwise"
+            self._tally.fail(Failed(source_id, "embedder", message))
         elif self.planner.is_same(entry, self.stored.heads([source_id]).get(source_id)):
             self._tally.unchanged += 1
             self._tally.done += 1
