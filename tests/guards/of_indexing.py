@@ -146,6 +146,14 @@ BULK: Final = tuple(
             "come_back and memory",
         ),
         ("PDFium bears one thread", "_pdf", "    with _PDFIUM:", "    if True:", "formats", "one_thread"),
+        (
+            "a folder opens and removes only what is as it was read",
+            "_folder_run",
+            "return And(Eq(keys.TENANT, tenant_id), Or(*each))",
+            "return of_sources(tenant_id, sorted(heads))",
+            "folder_races",
+            "not_opened or not_pruned",
+        ),
         ("a zip bomb", "_docx", "if len(unpacked) > MAX_UNPACKED:", "if False:", "formats", "zip_bomb"),
     )
 )

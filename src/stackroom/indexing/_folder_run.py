@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from stackroom import _keys as keys
 from stackroom._claims import Claim
 from stackroom._errors import Conflict, EmbedderError, EmbedderMismatch, IndexingCancelled, StackroomError, StoreError
+from stackroom._filters import And, Eq, Filter, Or
+from stackroom._reading import Reading
 from stackroom._scoping import microseconds
 from stackroom._writing import Stored, of_sources
 from stackroom.indexing._calls import Patience
@@ -268,15 +270,25 @@ class FolderRun:
         """Set who may see sources that are otherwise as they were, and when they expire."""
         model = self.planner.model
         expires = None if model.expires_at is None else microseconds(model.expires_at)
-        differing = [entry for entry in unchanged if _is_scoped_otherwise(entry.head, self.planner)]
-        expiring = [entry for entry in unchanged if entry.head.metadata.get(keys.EXPIRES) != expires]
-        self._tally.rescoped += len(differing)
-        self.named["rescoped"] += [entry.source_id for entry in differing]
-        self._set_scope({entry.source_id for entry in (*differing, *expiring)}, {keys.EXPIRES: expires})
+        differing = {entry.source_id for entry in unchanged if _is_scoped_otherwise(entry.head, self.planner)}
+        heads = {
+            entry.source_id: entry.head
+            for entry in unchanged
+            if entry.source_id in differing or entry.head.metadata.get(keys.EXPIRES) != expires
+        }
+        self._note_rescoped(differing & self._set_scope(heads, {keys.EXPIRES: expires}))
 
-    def _set_scope(self, source_ids: Collection[str], more: Mapping[str, MetadataValue | None] = _NOTHING) -> None:
-        if not source_ids or self.dry_run:
-            return
+    def _note_rescoped(self, source_ids: Collection[str]) -> None:
+        self._tally.rescoped += len(source_ids)
+        self.named["rescoped"] += sorted(source_ids)
+
+    def _set_scope(self, heads: Mapping[str, Head], more: Mapping[str, MetadataValue | None] = _NOTHING) -> set[str]:
+        """Set who may see some sources, those that are still as they were read; return their ids.
+
+        What somebody else has written meanwhile is no longer the folder's, and not for it to open to anybody.
+        """
+        if not heads or self.dry_run:
+            return set(heads)
         model = self.planner.model
         patch: dict[str, MetadataValue | None] = {
             keys.GROUPS: list(model.acl_groups),
@@ -285,7 +297,16 @@ class FolderRun:
             keys.UPDATED: self.parts.writing.now(),
             **more,
         }
-        self.parts.store.update(self.parts.collection, patch, where=of_sources(model.tenant_id, sorted(source_ids)))
+
+        def update(some: Mapping[str, Head]) -> int:
+            return self.parts.store.update(self.parts.collection, patch, where=_as_read(model.tenant_id, some))
+
+        went = update(heads)
+        if went >= sum(head.metadata.get(keys.PASSAGES, 0) for head in heads.values()):
+            return set(heads)
+        mine = of_sources(model.tenant_id, sorted(heads))
+        written = Reading(self.parts.store, self.parts.collection).records(And(mine, Eq(keys.INDEX, 0)))
+        return {record.source_id for record in written if record.metadata.get(keys.UPDATED) == patch[keys.UPDATED]}
 
     def _rest_rescoped(self, ending: BaseException | None) -> BaseException | None:
         """Set who may see whatever else is kept of the files that were asked for; return what ended the run.
@@ -295,17 +316,14 @@ class FolderRun:
         if isinstance(ending, StoreError | IndexingCancelled | EmbedderMismatch):
             return ending
         try:
-            heads = self.stored.all_heads()
             settled = self._settled | set(self.named["removed"])
             rest = [
-                source_id
-                for source_id, head in heads
+                (source_id, head)
+                for source_id, head in self.stored.all_heads()
                 if source_id not in settled and self._is_kept_otherwise(source_id, head)
             ]
-            self._tally.rescoped += len(rest)
-            self.named["rescoped"] += rest
             for first in range(0, len(rest), _FILES_AT_A_TIME):
-                self._set_scope(rest[first : first + _FILES_AT_A_TIME])
+                self._note_rescoped(self._set_scope(dict(rest[first : first + _FILES_AT_A_TIME])))
         except StoreError as error:
             return ending or error
         return ending
@@ -375,17 +393,22 @@ class FolderRun:
         if not self.prune or not self.walked.has_loadable:
             return None
         try:
-            gone = [source_id for source_id, head in self.stored.all_heads() if self._is_gone(source_id, head)]
-            for source_id in gone:
+            gone = [(source_id, head) for source_id, head in self.stored.all_heads() if self._is_gone(source_id, head)]
+            for source_id, head in gone:
                 if self.cancel is not None:
                     self.cancel.raise_if_cancelled()
-                tenant_id = self.planner.model.tenant_id
-                went = 1 if self.dry_run else self.parts.library.remove_source(source_id, tenant_id=tenant_id)
-                self._tally.removed += went > 0
-                self.named["removed"].append(source_id)
+                if self.dry_run or self._is_removed(source_id, head):
+                    self._tally.removed += 1
+                    self.named["removed"].append(source_id)
         except (StoreError, IndexingCancelled) as error:
             return error
         return None
+
+    def _is_removed(self, source_id: str, head: Head) -> bool:
+        """Remove a source that is still as it was read; tell whether it was."""
+        tenant_id = self.planner.model.tenant_id
+        with self.parts.writing.claims.removing(tenant_id, source_id):
+            return self.parts.store.delete(self.parts.collection, where=_as_read(tenant_id, {source_id: head})) > 0
 
     def _is_gone(self, source_id: str, head: Head) -> bool:
         name = self._name_of(source_id, head)
@@ -428,6 +451,18 @@ class FolderRun:
 
 
 _EVERYTHING: Final = Everything()
+
+
+def _as_read(tenant_id: str, heads: Mapping[str, Head]) -> Filter:
+    """Return what the sources fulfil that nobody has written since they were read."""
+    each = [
+        And(
+            Eq(keys.SOURCE, source_id),
+            *(Eq(key, value) for key in (keys.SETTINGS, keys.UPDATED) if (value := head.metadata.get(key)) is not None),
+        )
+        for source_id, head in sorted(heads.items())
+    ]
+    return And(Eq(keys.TENANT, tenant_id), Or(*each))
 
 
 def _characters(entry: Entry) -> int:
