@@ -6,6 +6,7 @@ It takes minutes: `make test-postgres-other` runs it, on another version of the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import psycopg
 import pytest
@@ -68,14 +69,16 @@ class TestPartitionedPostgresStore(StoreConformance):
 
 class TestExactPostgresStoreOfAPool(StoreConformance):
     @pytest.fixture
-    def pool(self, room: Room) -> Iterator[ConnectionPool]:
-        with ConnectionPool(room.dsn, min_size=1, max_size=12) as pool:
-            yield pool
+    def reopen(self, room: Room) -> Iterator[Callable[[], VectorStore]]:
+        """Each handle gets a pool of its own: one that was open before a fork serves the parent alone."""
+        with ExitStack() as pools:
+
+            def of_a_pool() -> VectorStore:
+                pool = pools.enter_context(ConnectionPool(room.dsn, min_size=1, max_size=12))
+                return room.store(pool, exact=True)
+
+            yield of_a_pool
 
     @pytest.fixture
-    def store(self, room: Room, pool: ConnectionPool) -> VectorStore:
-        return room.store(pool, exact=True)
-
-    @pytest.fixture
-    def reopen(self, room: Room, pool: ConnectionPool) -> Callable[[], VectorStore]:
-        return lambda: room.store(pool, exact=True)
+    def store(self, reopen: Callable[[], VectorStore]) -> VectorStore:
+        return reopen()
