@@ -89,7 +89,15 @@ BULK: Final = tuple(
             "reembed",
             "just_before_the_switch",
         ),
+        (
+            "elements of a document are bounded",
+            "_docx",
+            "if self.count > MAX_ELEMENTS or self.depth > MAX_DEPTH:",
+            "if False:",
+            "formats",
+            "more_elements",
+        ),
         ("PDFium bears one thread", "_pdf", "    with _PDFIUM:", "    if True:", "formats", "one_thread"),
-        ("a zip bomb", "_docx", "if len(unpacked) > MAX_UNPACKED:", "if False:", "formats", "zip_bomb"),
+        ("a zip bomb", "_docx", "if unpacked > MAX_UNPACKED:", "if False:", "formats", "zip_bomb"),
     )
 )

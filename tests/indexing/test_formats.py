@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.indexing.made_files import docx, paragraph, pdf
+from tests.indexing.made_files import STRICT, docx, docx_elsewhere, paragraph, pdf
 
 from stackroom.indexing import _docx, _pdf
 from stackroom.indexing._docx import BadDocument
@@ -140,6 +140,41 @@ def test_a_word_document_is_paragraphs_headings_and_rows() -> None:
     document = loaded(".docx", docx(body, styles=styles))
     assert (document.text, document.title) == ("# Title\nOne\ttwo\n## Part\na | b & c", "Title")
     assert [passage.metadata["heading"] for passage in passages_of(document)] == ["Title", "Part"]
+
+
+HEADING_1 = '<w:style w:styleId="b1"><w:name w:val="heading 1"/></w:style>'
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        docx(paragraph("Title", "b1") + paragraph("Text"), styles=HEADING_1, namespace=STRICT),
+        docx_elsewhere("word/document2.xml", paragraph("Title", "b1") + paragraph("Text"), styles=HEADING_1),
+        docx_elsewhere("/other/main.xml", paragraph("Title", "b1") + paragraph("Text"), styles=HEADING_1),
+    ],
+    ids=["strict", "another name", "absolute"],
+)
+def test_a_word_document_is_read_in_both_dialects_and_wherever_its_parts_are(document: bytes) -> None:
+    read = loaded(".docx", document)
+    assert (read.text, read.title) == ("# Title\nText", "Title")
+
+
+def test_a_text_box_is_a_line_of_its_own_and_told_once() -> None:
+    mc = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
+    both = f"<mc:Choice>{paragraph('box')}</mc:Choice><mc:Fallback>{paragraph('box')}</mc:Fallback>"
+    body = f"<w:p><w:r><w:t>a</w:t><mc:AlternateContent {mc}>{both}</mc:AlternateContent><w:t>b</w:t></w:r></w:p>"
+    assert loaded(".docx", docx(body)).text == "box\nab"
+
+
+def test_a_style_that_a_paragraph_had_before_is_not_its_own() -> None:
+    before = '<w:pPr><w:pPrChange><w:pPr><w:pStyle w:val="b1"/></w:pPr></w:pPrChange></w:pPr>'
+    assert loaded(".docx", docx(f"<w:p>{before}<w:r><w:t>a</w:t></w:r></w:p>", styles=HEADING_1)).text == "a"
+
+
+@pytest.mark.parametrize("body", ["<w:t/>" * 2_000_000, "<w:r>" * 60_000 + "</w:r>" * 60_000], ids=["many", "deep"])
+def test_a_word_document_of_more_elements_than_documents_have_is_refused(body: str) -> None:
+    with pytest.raises(BadDocument, match="more elements"):
+        loaded(".docx", docx(body))
 
 
 @pytest.mark.parametrize("bad", [b"", b"PK", b"no zip", docx("<w:p>"), docx("")[:-30]], ids=range(5))
