@@ -97,6 +97,14 @@ BULK: Final = tuple(
             "formats",
             "more_elements",
         ),
+        (
+            "passages of a source are bounded",
+            "_loaders",
+            "if len(found) > MAX_PASSAGES:",
+            "if False:",
+            "formats",
+            "more_passages",
+        ),
         ("PDFium bears one thread", "_pdf", "    with _PDFIUM:", "    if True:", "formats", "one_thread"),
         ("a zip bomb", "_docx", "if unpacked > MAX_UNPACKED:", "if False:", "formats", "zip_bomb"),
     )

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from xml.parsers import expat
 
+from stackroom.indexing._names import BadDocument
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -38,10 +40,6 @@ _TAGS: Final = {
 } | {"http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback": "Fallback"}
 _HEADING: Final = re.compile(r"heading ([1-6])", re.IGNORECASE)
 _BREAKS: Final = {"tab": "\t", "br": " ", "cr": " ", "noBreakHyphen": "-"}
-
-
-class BadDocument(ValueError):
-    """A file is no document of its kind; the message shows nothing of it."""
 
 
 def docx_text(data: bytes) -> tuple[str, str | None]:
