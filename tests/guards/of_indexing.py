@@ -155,5 +155,22 @@ BULK: Final = tuple(
             "not_opened or not_pruned",
         ),
         ("a zip bomb", "_docx", "if len(unpacked) > MAX_UNPACKED:", "if False:", "formats", "zip_bomb"),
+            "elements of a document are bounded",
+            "_docx",
+            "if self.count > MAX_ELEMENTS or self.depth > MAX_DEPTH:",
+            "if False:",
+            "formats",
+            "more_elements",
+        ),
+        (
+            "passages of a source are bounded",
+            "_loaders",
+            "if len(found) > MAX_PASSAGES:",
+            "if False:",
+            "formats",
+            "more_passages",
+        ),
+        ("PDFium bears one thread", "_pdf", "    with _PDFIUM:", "    if True:", "formats", "one_thread"),
+        ("a zip bomb", "_docx", "if unpacked > MAX_UNPACKED:", "if False:", "formats", "zip_bomb"),
     )
 )

@@ -5,16 +5,40 @@ from __future__ import annotations
 import io
 import zipfile
 
-_NAMESPACE = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+NAMESPACE = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+STRICT = "http://purl.oclc.org/ooxml/wordprocessingml/main"
+_RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationships"
+_RELATION = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
 
-def docx(body: str, *, styles: str = "") -> bytes:
+def docx(body: str, *, styles: str = "", namespace: str = NAMESPACE) -> bytes:
     """Return a Word document with this body and these styles."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as package:
         for name, inside in (("document", f"<w:body>{body}</w:body>"), ("styles", styles)):
-            package.writestr(f"word/{name}.xml", f'<w:{name} xmlns:w="{_NAMESPACE}">{inside}</w:{name}>')
+            package.writestr(f"word/{name}.xml", f'<w:{name} xmlns:w="{namespace}">{inside}</w:{name}>')
     return made.getvalue()
+
+
+def docx_elsewhere(main: str, body: str, *, styles: str = "") -> bytes:
+    """Return a Word document whose main part has this name; its styles lie in `looks.xml` beside it."""
+    directory, _, name = main.rpartition("/")
+    parts = {
+        "_rels/.rels": _relation("officeDocument", main),
+        main: f'<w:document xmlns:w="{NAMESPACE}"><w:body>{body}</w:body></w:document>',
+        f"{directory}/_rels/{name}.rels": _relation("styles", "looks.xml"),
+        f"{directory}/looks.xml": f'<w:styles xmlns:w="{NAMESPACE}">{styles}</w:styles>',
+    }
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as package:
+        for part, inside in parts.items():
+            package.writestr(part.lstrip("/"), inside)
+    return made.getvalue()
+
+
+def _relation(kind: str, target: str) -> str:
+    related = f'<Relationship Id="r" Type="{_RELATION}/{kind}" Target="{target}"/>'
+    return f'<Relationships xmlns="{_RELATIONS}">{related}</Relationships>'
 
 
 def paragraph(text: str, style: str | None = None) -> str:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,15 +17,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.indexing.made_files import docx, paragraph, pdf
+from tests.indexing.made_files import STRICT, docx, docx_elsewhere, paragraph, pdf
 
-from stackroom.indexing import _docx, _pdf
-from stackroom.indexing._docx import BadDocument
+from stackroom.indexing import _cues, _docx, _loaders, _pdf
 from stackroom.indexing._html import visible_text
 from stackroom.indexing._loaders import LOADERS, Loaded, passages_of, shipped_loaders
-from stackroom.indexing._names import BadRecord
+from stackroom.indexing._names import BadDocument, BadRecord
 from stackroom.indexing._pdf import readable
 from stackroom.indexing._separated import separated_rows
+from stackroom.text._documents import chunks_of
 
 PATIENCE = 5.0
 """Seconds that a hostile file may take; each takes far less than one."""
@@ -140,6 +141,41 @@ def test_a_word_document_is_paragraphs_headings_and_rows() -> None:
     document = loaded(".docx", docx(body, styles=styles))
     assert (document.text, document.title) == ("# Title\nOne\ttwo\n## Part\na | b & c", "Title")
     assert [passage.metadata["heading"] for passage in passages_of(document)] == ["Title", "Part"]
+
+
+HEADING_1 = '<w:style w:styleId="b1"><w:name w:val="heading 1"/></w:style>'
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        docx(paragraph("Title", "b1") + paragraph("Text"), styles=HEADING_1, namespace=STRICT),
+        docx_elsewhere("word/document2.xml", paragraph("Title", "b1") + paragraph("Text"), styles=HEADING_1),
+        docx_elsewhere("/other/main.xml", paragraph("Title", "b1") + paragraph("Text"), styles=HEADING_1),
+    ],
+    ids=["strict", "another name", "absolute"],
+)
+def test_a_word_document_is_read_in_both_dialects_and_wherever_its_parts_are(document: bytes) -> None:
+    read = loaded(".docx", document)
+    assert (read.text, read.title) == ("# Title\nText", "Title")
+
+
+def test_a_text_box_is_a_line_of_its_own_and_told_once() -> None:
+    mc = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
+    both = f"<mc:Choice>{paragraph('box')}</mc:Choice><mc:Fallback>{paragraph('box')}</mc:Fallback>"
+    body = f"<w:p><w:r><w:t>a</w:t><mc:AlternateContent {mc}>{both}</mc:AlternateContent><w:t>b</w:t></w:r></w:p>"
+    assert loaded(".docx", docx(body)).text == "box\nab"
+
+
+def test_a_style_that_a_paragraph_had_before_is_not_its_own() -> None:
+    before = '<w:pPr><w:pPrChange><w:pPr><w:pStyle w:val="b1"/></w:pPr></w:pPrChange></w:pPr>'
+    assert loaded(".docx", docx(f"<w:p>{before}<w:r><w:t>a</w:t></w:r></w:p>", styles=HEADING_1)).text == "a"
+
+
+@pytest.mark.parametrize("body", ["<w:t/>" * 2_000_000, "<w:r>" * 60_000 + "</w:r>" * 60_000], ids=["many", "deep"])
+def test_a_word_document_of_more_elements_than_documents_have_is_refused(body: str) -> None:
+    with pytest.raises(BadDocument, match="more elements"):
+        loaded(".docx", docx(body))
 
 
 @pytest.mark.parametrize("bad", [b"", b"PK", b"no zip", docx("<w:p>"), docx("")[:-30]], ids=range(5))
@@ -333,6 +369,48 @@ def test_a_bad_record_fails_with_its_line_and_no_text(suffix: str, data: str, wh
     with pytest.raises(BadRecord, match=where) as caught:
         loaded(suffix, data)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "data"),
+    [
+        (".csv", "c\n" + "a\n" * 11),
+        (".jsonl", '"a"\n' * 11),
+        (".json", "[" + '"a",' * 10 + '"a"]'),
+        (".md", "# h\na\n" * 11),
+        (".pdf", pdf(*["a"] * 11)),
+    ],
+)
+def test_more_passages_than_a_source_may_have_are_refused(
+    monkeypatch: pytest.MonkeyPatch, suffix: str, data: str | bytes
+) -> None:
+    monkeypatch.setattr(_loaders, "MAX_PASSAGES", 11)
+    assert len(texts(suffix, data)) == 11
+    monkeypatch.setattr(_loaders, "MAX_PASSAGES", 10)
+    with pytest.raises(BadDocument, match="more than 10 passages"):
+        texts(suffix, data)
+
+
+@pytest.mark.parametrize("head", ["WEBVTT\n\n", ""])
+def test_more_cues_than_a_day_has_are_refused(monkeypatch: pytest.MonkeyPatch, head: str) -> None:
+    data = head + "00:00:01.000 --> 00:00:02.000\na\n\n" * 3
+    monkeypatch.setattr(_cues, "MAX_CUES", 3)
+    assert texts(".vtt" if head else ".srt", data) == ["a\na\na"]
+    monkeypatch.setattr(_cues, "MAX_CUES", 2)
+    with pytest.raises(_cues.BadTranscript, match="more than 2 cues"):
+        texts(".vtt" if head else ".srt", data)
+
+
+@pytest.mark.parametrize("piece", ["a\n", "a\n\n", "a. ", "a\n \n"])
+def test_short_lines_cost_the_memory_of_a_chunk(piece: str) -> None:
+    text = piece * 20_000
+    tracemalloc.start()
+    try:
+        for chunk in chunks_of(text, 1200, 150):
+            assert chunk.text
+        assert tracemalloc.get_traced_memory()[1] < 500_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_comment_in_front_matter_is_no_title() -> None:

@@ -52,12 +52,14 @@ def snippet_of(
 def _said(text: str, known: set[str]) -> str:
     """Return a passage as one reads it: without fences, without the marks of headings, without `known` headings."""
     lines = text.splitlines(keepends=True)
-    places = list(pairwise(accumulate(map(len, lines), initial=0)))
-    titles = dict(headings_of(text, places))
+    places = pairwise(accumulate(map(len, lines), initial=0))
+    titles = {start: title for start, _, title in headings_of(text)}
     said = {
-        number: titles.get(number, line) for number, line in enumerate(lines) if not _FENCE.fullmatch(line.rstrip())
+        start: titles.get(start, line)
+        for (start, _), line in zip(places, lines, strict=True)
+        if not _FENCE.fullmatch(line.rstrip())
     }
-    told = [line for number, line in said.items() if titles.get(number) not in known]
+    told = [line for start, line in said.items() if titles.get(start) not in known]
     for kept in (told, said.values()):
         if not is_blank("".join(kept)):
             return "\n".join(kept)

@@ -8,10 +8,14 @@ from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final
 
+from stackroom.indexing._names import lines_of
 from stackroom.text import Turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+MAX_CUES: Final = 200_000
+"""Cues of one file; a day of talk has some ten thousand."""
 
 _ARROW: Final = "-->"
 _TIME: Final = r"(?:(\d{1,4}):)?([0-5]?\d):([0-5]\d)[.,](\d{3})"
@@ -76,11 +80,12 @@ def webvtt_turns(text: str) -> list[Turn]:
     is_in_cue = bool(cues)
     for block in blocks:
         if block.begins_cue() and not (block.is_apart and _NO_CUE.match(block.lines[0][1])):
-            cues.append(_cue(block.lines))
+            _add(cues, block.lines)
             is_in_cue = True
         elif block.is_apart:
             is_in_cue = not _NO_CUE.match(block.lines[0][1])
-            cues += [_cue(block.lines)] if is_in_cue else []
+            if is_in_cue:
+                _add(cues, block.lines)
         elif is_in_cue:
             cues[-1].take(block.lines)
     return _turns(cues)
@@ -94,7 +99,7 @@ def subrip_turns(text: str) -> list[Turn]:
     cues: list[_Cue] = []
     for block, following in pairwise(chain(_blocks(text), [_Block([(0, "")])])):
         if block.begins_cue() or (not cues and not _is_number(block, 1, following)):
-            cues.append(_cue(block.lines))
+            _add(cues, block.lines)
         elif not _is_number(block, len(cues) + 1, following):
             cues[-1].take(block.lines)
     return _turns(cues)
@@ -108,7 +113,7 @@ def _is_number(block: _Block, number: int, following: _Block) -> bool:
 def _blocks(text: str) -> Iterator[_Block]:
     """Yield the runs of lines that are not blank, each line with its number from 1."""
     block = _Block(is_apart=True)
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(lines_of(text), start=1):
         if said := line.strip():
             block.lines.append((number, said))
             continue
@@ -136,6 +141,12 @@ def _cue(block: list[_Line]) -> _Cue:
 
 def _milliseconds(hours: str | None, minutes: str, seconds: str, fraction: str) -> int:
     return ((int(hours or 0) * 60 + int(minutes)) * 60 + int(seconds)) * 1000 + int(fraction)
+
+
+def _add(cues: list[_Cue], lines: list[_Line]) -> None:
+    if len(cues) == MAX_CUES:
+        raise BadTranscript(f"line {lines[0][0]}: it holds more than {MAX_CUES:,} cues; cut it")
+    cues.append(_cue(lines))
 
 
 def _turns(cues: list[_Cue]) -> list[Turn]:

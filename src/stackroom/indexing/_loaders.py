@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from stackroom._model import Passage
 from stackroom._values import unstorable_at
 from stackroom.indexing._cues import BadTranscript, subrip_turns, webvtt_turns
-from stackroom.indexing._docx import BadDocument, docx_text
+from stackroom.indexing._docx import docx_text
 from stackroom.indexing._html import visible_text
-from stackroom.indexing._names import BadRecord, shortened
+from stackroom.indexing._names import BadDocument, BadRecord, shortened
 from stackroom.indexing._pdf import pdf_pages
 from stackroom.indexing._tables import Row, csv_rows, json_lines_rows, json_rows
-from stackroom.text import Turn, TurnChunk, chunk_document, chunk_turns, is_blank
-from stackroom.text._documents import headings_of
+from stackroom.text import Turn, TurnChunk, chunk_turns, is_blank
+from stackroom.text._documents import chunks_of, headings_of
 
 if TYPE_CHECKING:
     from stackroom._values import MetadataValue
@@ -55,6 +55,9 @@ class OtherEncoding(UndecodableText):
 
     is_of_encoding = True
 
+
+MAX_PASSAGES: Final = 250_000
+"""Passages of one file, which are written as one; more are no source for people, and take gigabytes."""
 
 _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -97,10 +100,8 @@ def load_markdown(data: bytes, encoding: str) -> Loaded:
 
 
 def _first_title(text: str) -> str | None:
-    lines = list(pairwise(accumulate(map(len, text.splitlines(keepends=True)), initial=0)))
     behind = _front_matter_end(text)
-    for number, title in headings_of(text, lines):
-        start, end = lines[number]
+    for start, end, title in headings_of(text):
         if start >= behind and not text[start:end].lstrip(" ").startswith("##"):
             return title
     return None
@@ -125,12 +126,12 @@ def load_docx(data: bytes, _encoding: str) -> Loaded:
 def load_pdf(data: bytes, _encoding: str, *, max_chars: int = 1200, overlap_chars: int = 150) -> Loaded:
     """Return the passages of a PDF, none of which reaches over a page."""
     pages, title = pdf_pages(data)
-    passages = [
+    passages = (
         Passage(chunk.text, {"page": number, "start": chunk.start, "end": chunk.end})
         for number, page in enumerate(pages, start=1)
-        for chunk in chunk_document(page, max_chars=max_chars, overlap_chars=overlap_chars)
-    ]
-    return Loaded(title=title, passages=passages)
+        for chunk in chunks_of(page, max_chars, overlap_chars)
+    )
+    return Loaded(title=title, passages=_bounded(passages))
 
 
 def load_webvtt(data: bytes, encoding: str, *, max_chars: int = 1200, overlap_chars: int = 0) -> Loaded:  # noqa: ARG001 - turns overlap whole
@@ -147,18 +148,25 @@ def _load_rows(
     read: Callable[[str], Iterator[Row]], data: bytes, encoding: str, *, max_chars: int = 1200, overlap_chars: int = 150
 ) -> Loaded:
     """Return the records that `read` finds as passages, long ones cut."""
-    passages = [
+    passages = (
         Passage(chunk, {"row": number})
         for number, text in read(decoded(data, encoding))
         for chunk in _cut(text, max_chars, overlap_chars)
-    ]
-    return Loaded(passages=passages)
+    )
+    return Loaded(passages=_bounded(passages))
 
 
-def _cut(text: str, max_chars: int, overlap_chars: int) -> list[str]:
+def _bounded(passages: Iterator[Passage]) -> list[Passage]:
+    found = list(islice(passages, MAX_PASSAGES + 1))
+    if len(found) > MAX_PASSAGES:
+        raise BadDocument(f"it makes more than {MAX_PASSAGES:,} passages; cut it into several files")
+    return found
+
+
+def _cut(text: str, max_chars: int, overlap_chars: int) -> Iterable[str]:
     if len(text) <= max_chars:
         return [] if is_blank(text) else [text]
-    return [chunk.text for chunk in chunk_document(text, max_chars=max_chars, overlap_chars=overlap_chars)]
+    return (chunk.text for chunk in chunks_of(text, max_chars, overlap_chars))
 
 
 _OF_TEXT: Final[Mapping[str, Loader]] = MappingProxyType(
@@ -228,8 +236,8 @@ def passages_of(loaded: Loaded, *, max_chars: int = 1200, overlap_chars: int = 1
     """Return the passages to index: the loader's own, or those of its text. Blank ones are left out."""
     if loaded.passages is not None:
         return [passage for passage in loaded.passages if not is_blank(passage.text)]
-    chunks = chunk_document(loaded.text, max_chars=max_chars, overlap_chars=overlap_chars)
-    return [Passage(chunk.text, _with_short_heading(chunk.metadata)) for chunk in chunks]
+    chunks = chunks_of(loaded.text, max_chars, overlap_chars)
+    return _bounded(Passage(chunk.text, _with_short_heading(chunk.metadata)) for chunk in chunks)
 
 
 def _with_short_heading(metadata: dict[str, Any]) -> dict[str, Any]:

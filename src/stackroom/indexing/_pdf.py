@@ -7,7 +7,7 @@ import threading
 from contextlib import closing
 from typing import Any, Final
 
-from stackroom.indexing._docx import BadDocument
+from stackroom.indexing._names import BadDocument
 
 MAX_CHARACTERS: Final = 50_000_000
 """Characters of all pages together; a file of the size that is read at all holds no more for people."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from stackroom.indexing._names import BadRecord, shortened
+from stackroom.indexing._names import BadRecord, lines_of, shortened
 from stackroom.indexing._separated import separated_rows
 from stackroom.text import is_blank
 
@@ -30,7 +30,7 @@ def json_rows(text: str) -> Iterator[Row]:
 def json_lines_rows(text: str) -> Iterator[Row]:
     """Yield a record for each line that is not blank."""
     number = 0
-    for at, line in enumerate(text.split("\n"), start=1):
+    for at, line in enumerate(lines_of(text), start=1):
         if line.strip():
             number += 1
             yield number, _record_text(_parsed(line, f"line {at}"), f"line {at}")

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from stackroom.text._arguments import require_size, require_text
 from stackroom.text._words import is_blank
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator
 
 _Line: TypeAlias = tuple[int, int]  # where it starts and, behind its line break, ends
 
+_LINE = re.compile(
+    "[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]*+(?:\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])"
+    "|[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]++"
+)
 _FENCE_OR_HEADING = re.compile(r" {0,3}(?:(?P<fence>```|~~~)|#{1,6}[ \t])")
 # Each run is entered at its first character only, so that a long one is read once.
 _SENTENCE_END = re.compile(  # begins with a set, which the engine looks for by itself
@@ -59,43 +63,48 @@ def chunk_document(text: str, *, max_chars: int = 1200, overlap_chars: int = 150
 
     Raises TypeError when `text` is no str, ValueError when a size is no int in its range.
     """
+    return list(chunks_of(text, max_chars, overlap_chars))
+
+
+def chunks_of(text: str, max_chars: int, overlap_chars: int) -> Iterator[DocumentChunk]:
+    """Yield what `chunk_document` answers; the memory is that of the text and of a chunk."""
     require_text("text", text)
     require_size("max_chars", max_chars, least=1)
     require_size("overlap_chars", overlap_chars, least=0)
-    slices = (
-        (start, end, heading)
-        for lines, heading in _sections(text)
-        for start, end in _slices(list(_pieces(text, lines, max_chars)), max_chars, overlap_chars)
-    )
-    return [
-        DocumentChunk(index, text[start:end], start, end, heading) for index, (start, end, heading) in enumerate(slices)
-    ]
+    index = 0
+    for start, end, heading in _sections(text):
+        for chunk_start, chunk_end in _slices(_Pieces(_pieces(text, start, end, max_chars)), max_chars, overlap_chars):
+            yield DocumentChunk(index, text[chunk_start:chunk_end], chunk_start, chunk_end, heading)
+            index += 1
 
 
-def _sections(text: str) -> Iterator[tuple[Sequence[_Line], str | None]]:
-    """Yield the lines of each section and its heading; headings that only blank text separates share a section."""
-    lines = list(pairwise(accumulate(map(len, text.splitlines(keepends=True)), initial=0)))
-    first_line, heading, heading_end = 0, None, 0
-    for number, title in headings_of(text, lines):
-        start, end = lines[number]
+def _lines(text: str, start: int, end: int) -> Iterator[_Line]:
+    """Yield the lines of a slice that begins where a line does, those of `str.splitlines`."""
+    return (found.span() for found in _LINE.finditer(text, start, end))
+
+
+def _sections(text: str) -> Iterator[tuple[int, int, str | None]]:
+    """Yield the slice of each section and its heading; headings that only blank text separates share a section."""
+    section_start, heading, heading_end = 0, None, 0
+    for start, end, title in headings_of(text):
         if heading is None or not is_blank(text[heading_end:start]):
-            yield lines[first_line:number], heading
-            first_line = number
+            yield section_start, start, heading
+            section_start = start
         heading, heading_end = title, end
-    yield lines[first_line:], heading
+    yield section_start, len(text), heading
 
 
-def headings_of(text: str, lines: Iterable[_Line]) -> Iterator[tuple[int, str]]:
-    """Yield the line number and title of each heading outside of fences."""
+def headings_of(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield start, end and title of the line of each heading outside of fences."""
     open_fence = None
-    for number, (start, end) in enumerate(lines):
+    for start, end in _lines(text, 0, len(text)):
         found = _FENCE_OR_HEADING.match(text, start, end)
         if found is None:
             continue
         if fence := found["fence"]:
             open_fence = None if fence == open_fence else open_fence or fence
         elif open_fence is None and (title := _title(text[found.end() : end])):
-            yield number, title
+            yield start, end, title
 
 
 def _title(behind_hashes: str) -> str:
@@ -106,10 +115,10 @@ def _title(behind_hashes: str) -> str:
     return without_hashes.rstrip()
 
 
-def _pieces(text: str, lines: Iterable[_Line], max_chars: int) -> Iterator[_Piece]:
-    for number, (line_start, line_end) in enumerate(lines):
+def _pieces(text: str, first: int, last: int, max_chars: int) -> Iterator[_Piece]:
+    for number, (line_start, line_end) in enumerate(_lines(text, first, last)):
         sentence_ends = (found.end() for found in _SENTENCE_END.finditer(text, line_start, line_end))
-        for start, end in pairwise((line_start, *sentence_ends, line_end)):
+        for start, end in pairwise(chain((line_start,), sentence_ends, (line_end,))):
             for piece_start, piece_end in _stripped_parts(text, start, end, max_chars):
                 yield _Piece(piece_start, piece_end, number)
 
@@ -130,40 +139,71 @@ def _part_end(text: str, start: int, max_chars: int) -> int:
     return found.end() if found else start + max_chars
 
 
-def _slices(pieces: Sequence[_Piece], max_chars: int, overlap_chars: int) -> Iterator[tuple[int, int]]:
+class _Pieces:
+    """The pieces of a section by number from 0, read when they are asked for and forgotten when told so."""
+
+    def __init__(self, pieces: Iterator[_Piece]) -> None:
+        """Read nothing yet."""
+        self._rest = pieces
+        self._held: list[_Piece] = []
+        self._first = 0
+
+    def get(self, number: int) -> _Piece | None:
+        """Return a piece that is not forgotten; None behind the last."""
+        while number - self._first >= len(self._held):
+            piece = next(self._rest, None)
+            if piece is None:
+                return None
+            self._held.append(piece)
+        return self._held[number - self._first]
+
+    def __getitem__(self, number: int) -> _Piece:
+        """Return a piece that was looked at and is not forgotten."""
+        return self._held[number - self._first]
+
+    def forget_before(self, number: int) -> None:
+        """Forget the pieces before one that is not asked for any more."""
+        del self._held[: number - self._first]
+        self._first = number
+
+    def opens_paragraph(self, number: int) -> bool:
+        """Tell whether a blank line stands before a piece that is not the first of its section."""
+        return number > 0 and self[number].line - self[number - 1].line > 1
+
+
+def _slices(pieces: _Pieces, max_chars: int, overlap_chars: int) -> Iterator[tuple[int, int]]:
     """Yield start and end of the chunks of one section."""
-    paragraph_ends = _paragraph_ends(pieces)
     begin = end = 0  # the numbers of the chunk's first piece, and of the first piece behind it
-    while end < len(pieces):
+    while pieces.get(end) is not None:
         start = pieces[begin].start
         end += 1
-        while end < len(pieces) and not _ends_before(end, start, pieces, paragraph_ends, max_chars):
+        while pieces.get(end) is not None and not _ends_before(end, start, pieces, max_chars):
             end += 1
         yield start, pieces[end - 1].end
-        if end < len(pieces):
+        if pieces.get(end) is not None:
             begin = _next_begin(begin, end, pieces, max_chars, overlap_chars)
+            pieces.forget_before(min(begin, end - 1))
 
 
-def _paragraph_ends(pieces: Sequence[_Piece]) -> list[int]:
-    """Return for each piece where the paragraph that it opens ends; for one that opens none, where it ends itself."""
-    ends = [piece.end for piece in pieces]
-    paragraph_end = ends[-1] if ends else 0
-    for number in range(len(pieces) - 1, 0, -1):
-        if pieces[number].line - pieces[number - 1].line > 1:
-            ends[number], paragraph_end = paragraph_end, ends[number - 1]
-    return ends
-
-
-def _ends_before(
-    number: int, start: int, pieces: Sequence[_Piece], paragraph_ends: Sequence[int], max_chars: int
-) -> bool:
+def _ends_before(number: int, start: int, pieces: _Pieces, max_chars: int) -> bool:
     """Tell whether the chunk that begins at `start` must end before a piece: it or its paragraph would not fit."""
     if pieces[number].end - start > max_chars:
         return True
-    return paragraph_ends[number] - start > max_chars and 2 * (pieces[number - 1].end - start) >= max_chars
+    if 2 * (pieces[number - 1].end - start) < max_chars or not pieces.opens_paragraph(number):
+        return False
+    return not _paragraph_fits(number, start + max_chars, pieces)
 
 
-def _next_begin(begin: int, end: int, pieces: Sequence[_Piece], max_chars: int, overlap_chars: int) -> int:
+def _paragraph_fits(number: int, limit: int, pieces: _Pieces) -> bool:
+    """Tell whether the paragraph that a piece opens ends at `limit` or before."""
+    while (piece := pieces.get(number)) is not None and piece.end <= limit:
+        number += 1
+        if pieces.get(number) is None or pieces.opens_paragraph(number):
+            return True
+    return False
+
+
+def _next_begin(begin: int, end: int, pieces: _Pieces, max_chars: int, overlap_chars: int) -> int:
     """Return the number of the next chunk's first piece: the earliest that overlap allows, else the next new one."""
     earliest = max(pieces[end - 1].end - overlap_chars, pieces[end].end - max_chars)
     return next((number for number in range(begin + 1, end) if pieces[number].start >= earliest), end)
