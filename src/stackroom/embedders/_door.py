@@ -250,7 +250,7 @@ def _check_method(name: str, method: object) -> None:
     for called in (method, getattr(method, "__call__", None)):  # noqa: B004 - an object may have an async __call__
         if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
             raise EmbedderError(
-                f"{name} of this embedder is a coroutine function, which only an AsyncLibrary awaits; give it a plain one"
+                f"{name} of this embedder is a coroutine function, which an AsyncLibrary alone awaits; make it plain"
             )
 
 
