@@ -97,25 +97,23 @@ def test_a_hundred_sources_are_looked_for_however_many_passages_they_have() -> N
         assert means(measured, mode)["R@100"] >= 0.9
 
 
-def test_a_search_asks_for_no_more_than_it_may_nor_again_for_what_is_exhausted() -> None:
-    asked: list[int] = []
-    one = "one source of very many passages"
+@pytest.mark.parametrize(("passages", "asked"), [(299, [300]), (300, [300, 1200]), (50_000, [300, 1200, 4800, 10_000])])
+def test_a_search_asks_for_no_more_than_it_may_nor_again_for_what_is_exhausted(passages: int, asked: list[int]) -> None:
+    seen: list[int] = []
 
-    class Watched:
+    class OneSource:
         def search(self, _text: str, *, top_k: int, **_options: Any) -> list[Any]:
-            asked.append(top_k)
-            hit = SimpleNamespace(source_id=one)
-            return [hit] * min(top_k, passages)
+            seen.append(top_k)
+            return [SimpleNamespace(source_id="one")] * min(top_k, passages)
 
-    for passages, expected in ((299, [300]), (300, [300, 1200]), (50_000, [300, 1200, 4800, 10_000])):
-        asked.clear()
-        measured = evaluate(Watched(), {"1": "red"}, {"1": {one: 1}}, scope=SCOPE)  # type: ignore[arg-type] # searches
-        assert asked == expected * 3
-        assert means(measured, "dense")["R@100"] == 1
+    library: Any = OneSource()
+    measured = evaluate(library, {"1": "red"}, {"1": {"one": 1}}, scope=SCOPE)
+    assert seen == asked * 3
+    assert means(measured, "dense")["R@100"] == 1
 
 
 def test_tuning_needs_two_queries(library: Library) -> None:
-    with pytest.raises(ValueError, match="tuning needs at least 2 queries with a relevant document.*there is 1"):
+    with pytest.raises(ValueError, match=r"tuning needs at least 2 queries with a relevant document.*there is 1"):
         tune(library, {"1": "red"}, {"1": {"b": 1}}, scope=SCOPE)
 
 
