@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from stackroom._fusion import RRF, Weighted
-from stackroom.text._arguments import require_size
 
 if TYPE_CHECKING:
     import os
@@ -29,8 +29,9 @@ MEASURES: Final = ("nDCG@10", "R@10", "R@100", "RR")
 """Järvelin and Kekäläinen's nDCG, recall, and the reciprocal rank of the first hit that is relevant."""
 
 _DEPTH: Final = 100
-_PASSAGES_A_SOURCE: Final = 3
-"""Passages asked for, for each source wanted, as several of a source's may be among the best."""
+_PASSAGES_AT_FIRST: Final = 300
+_MOST_PASSAGES: Final = 10_000
+"""What a search may ask for; sources of very many passages can fill that without there being enough of them."""
 _RESAMPLES: Final = 2_000
 _CONFIDENCE: Final = 0.95
 _FOLDS: Final = 2
@@ -78,7 +79,7 @@ def read_queries(path: str | os.PathLike[str]) -> dict[str, str]:
     """Return the queries of a JSON Lines file by id; ValueError says which line is none."""
     queries: dict[str, str] = {}
     for number, line in _lines(path):
-        with _reading(path, number, _FORM_OF_A_QUERY):
+        with _reading(path, number, f"is not in BEIR's form: {_FORM_OF_A_QUERY}"):
             query_id, text = _query_of(line)
         queries[query_id] = text
     return queries
@@ -91,7 +92,7 @@ def read_qrels(path: str | os.PathLike[str]) -> Qrels:
     """
     judged: Qrels = {}
     for number, line in _lines(path):
-        with _reading(path, number, _FORM_OF_A_JUDGEMENT):
+        with _reading(path, number, f"is not in BEIR's form: {_FORM_OF_A_JUDGEMENT}"):
             query_id, document_id, grade = _cells_of(line)
             if number > 1 or _is_number(grade):
                 judged.setdefault(query_id, {})[document_id] = int(grade)
@@ -133,7 +134,11 @@ def tune(
     """Find the fusion with the best nDCG@10 among RRF(k=60) and Weighted(0.1) to Weighted(0.9)."""
     fusions: list[Fusion] = [RRF(k=60), *(Weighted(weight) for weight in _WEIGHTS)]
     asked = _judged_queries(queries, qrels)
-    require_size("queries with a relevant document", len(asked), least=_FOLDS)
+    if len(asked) < _FOLDS:
+        raise ValueError(
+            f"tuning needs at least {_FOLDS} queries with a relevant document, since one half of them judges what "
+            f"the other chose; there is {len(asked)}: judge more, or leave tuning away"
+        )
     _check_holds_any(library, asked, qrels, scope)
     ways = {str(fusion): _way("hybrid", fusion) for fusion in fusions}
     values = _values(library, asked, qrels, scope, ways, on_progress)
@@ -196,9 +201,17 @@ def _values(
 
 
 def _sources(library: Library, text: str, scope: Scope, options: Mapping[str, Any]) -> list[str]:
-    """Return the best sources, each at the place of its best passage."""
-    answer = library.search(text, scope=scope, top_k=_PASSAGES_A_SOURCE * _DEPTH, **options)
-    return list(dict.fromkeys(hit.source_id for hit in answer))[:_DEPTH]
+    """Return the best sources, each at the place of its best passage; fewer than a hundred when there are no more.
+
+    Several passages of a source may be among the best: more are asked for until there are enough sources.
+    """
+    wanted = _PASSAGES_AT_FIRST
+    while True:
+        answer = library.search(text, scope=scope, top_k=wanted, **options)
+        sources = list(dict.fromkeys(hit.source_id for hit in answer))
+        if len(sources) >= _DEPTH or len(answer) < wanted or wanted == _MOST_PASSAGES:
+            return sources[:_DEPTH]
+        wanted = min(4 * wanted, _MOST_PASSAGES)
 
 
 def _table(measures: Any, judged: list[Any], run: list[Any], names: list[str]) -> NDArray[np.float64]:
@@ -229,19 +242,31 @@ def _ir_measures() -> Any:
 def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
     """Yield the lines of a file with their numbers from 1; blank ones are passed over."""
     opened = gzip.open if Path(path).suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, start=1):
+    number = 1
+    with opened(path, "rb") as file:
+        lines = iter(file)
+        while (raw := _unpacked(lines, path, number)) is not None:
+            with _reading(path, number, "is not in UTF-8"):
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
             if line.strip():
                 yield number, line
+            number += 1
+
+
+def _unpacked(lines: Iterator[bytes], path: str | os.PathLike[str], number: int) -> bytes | None:
+    try:
+        return next(lines, None)
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise ValueError(f"{Path(path).name} is no whole gzip file: it cannot be unpacked at line {number}") from None
 
 
 @contextmanager
-def _reading(path: str | os.PathLike[str], number: int, form: str) -> Iterator[None]:
+def _reading(path: str | os.PathLike[str], number: int, problem: str) -> Iterator[None]:
     """Say of a line that is not what it should be where it stands, and nothing of what it holds."""
     try:
         yield
     except (ValueError, LookupError, TypeError):
-        raise ValueError(f"line {number} of {Path(path).name} is not in BEIR's form: {form}") from None
+        raise ValueError(f"line {number} of {Path(path).name} {problem}") from None
 
 
 def _query_of(line: str) -> tuple[str, str]:

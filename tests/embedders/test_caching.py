@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import sqlite3
+import sys
 import threading
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +16,7 @@ import pytest
 
 from stackroom import EmbedderError, Library, Scope, Source
 from stackroom._cancel import CancelToken
-from stackroom.embedders import CachingEmbedder, Embedder, Fingerprint, FunctionEmbedder, HashingEmbedder
+from stackroom.embedders import CachingEmbedder, Embedder, Fingerprint, FunctionEmbedder, HashingEmbedder, _vector_file
 from stackroom.stores import MemoryStore
 
 if TYPE_CHECKING:
@@ -234,6 +237,145 @@ def test_processes_share_it(path: Path) -> None:
     caching.embed_passages(tuple(f"text {number}" for number in range(40)))
     caching.close()
     assert watched.asked == []
+
+
+def _begin_in_a_process(path: Path, barrier: Any, outcomes: Any) -> None:
+    warnings.simplefilter("ignore")
+    barrier.wait()
+    try:
+        caching = CachingEmbedder(HashingEmbedder(8), path)
+        caching.embed_passages(("text",))
+        caching.close()
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is what this is about
+        outcomes.put(repr(error))
+    else:
+        outcomes.put(None)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be put aside there")
+@pytest.mark.parametrize("content", [b"", b"SQLite format 3\0" + b"x" * 5000], ids=["new", "torn"])
+def test_processes_begin_at_once_on_a_file_that_is_new_or_torn(tmp_path: Path, content: bytes) -> None:
+    context = multiprocessing.get_context("fork")
+    for number in range(8):
+        path = tmp_path / f"{number}.db"
+        path.write_bytes(content)
+        barrier, outcomes = context.Barrier(6), context.SimpleQueue()
+        workers = [context.Process(target=_begin_in_a_process, args=(path, barrier, outcomes)) for _ in range(6)]
+        for worker in workers:
+            worker.start()
+        assert [outcomes.get() for _ in workers] == [None] * 6
+        for worker in workers:
+            worker.join()
+        watched = Watched("hashing-v1", 8)
+        caching = CachingEmbedder(watched, path)
+        caching.embed_passages(("text",))
+        caching.close()
+        assert watched.asked == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="an open file cannot be put aside there")
+def test_a_file_that_two_find_torn_at_once_is_put_aside_once(
+    path: Path, watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.write_bytes(b"torn " * 1000)
+    is_at_it, has_made_it = threading.Event(), threading.Event()
+    replace = Path.replace
+
+    def late_replace(self: Path, target: Path) -> Path:
+        if threading.current_thread() is late:
+            is_at_it.set()
+            has_made_it.wait(0.5)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", late_replace)
+    late = threading.Thread(target=lambda: CachingEmbedder(watched, path).close())
+
+    def both() -> None:
+        late.start()
+        assert is_at_it.wait(10)
+        early = CachingEmbedder(watched, path)
+        early.embed_passages(("a",))
+        early.close()
+        has_made_it.set()
+        late.join()
+
+    with pytest.warns(UserWarning, match="put aside"):
+        both()
+    again = CachingEmbedder(watched, path)
+    again.embed_passages(("a",))
+    again.close()
+    assert watched.asked == [("a",)]
+    assert path.with_name("vectors.db.bad").read_bytes() == b"torn " * 1000
+
+
+def test_who_finds_a_file_torn_late_leaves_the_new_one_that_another_has_made(path: Path, watched: Watched) -> None:
+    path.write_bytes(b"torn " * 1000)
+    torn = _vector_file._identity(path)  # noqa: SLF001 - what both processes found
+    with pytest.warns(UserWarning, match="put aside"):
+        _vector_file._renew(path, torn)  # noqa: SLF001 - the first of them
+    caching = CachingEmbedder(watched, path)
+    caching.embed_passages(("a",))
+    _vector_file._renew(path, torn)  # noqa: SLF001 - the second, too late
+    caching.embed_passages(("a",))
+    caching.close()
+    assert watched.asked == [("a",)]
+
+
+def _open_as_nobody(path: Path, outcomes: Any) -> None:
+    os.setuid(65534)
+    try:
+        CachingEmbedder(HashingEmbedder(8), path)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is what this is about
+        outcomes.put(f"{type(error).__name__}: {error}")
+    else:
+        outcomes.put(None)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX permissions")
+@pytest.mark.parametrize("content", [None, b"torn " * 1000], ids=["ours", "torn"])
+def test_a_file_that_may_not_be_written_is_an_embedder_error_that_says_so(
+    tmp_path: Path, watched: Watched, content: bytes | None
+) -> None:
+    directory = tmp_path / "closed"
+    directory.mkdir()
+    path = directory / "vectors.db"
+    CachingEmbedder(watched, path).close()
+    if content is not None:
+        path.write_bytes(content)
+    path.chmod(0o444)
+    directory.chmod(0o555)
+    for parent in directory.parents[: len(directory.parents) - 2]:
+        parent.chmod(parent.stat().st_mode | 0o055)
+    try:
+        if os.geteuid() == 0:
+            context = multiprocessing.get_context("fork")
+            outcomes = context.SimpleQueue()
+            worker = context.Process(target=_open_as_nobody, args=(path, outcomes))
+            worker.start()
+            worker.join()
+            said = outcomes.get()
+        else:
+            with pytest.raises(EmbedderError) as raised:
+                CachingEmbedder(HashingEmbedder(8), path)
+            said = f"EmbedderError: {raised.value}"
+    finally:
+        directory.chmod(0o755)
+    assert said.startswith("EmbedderError: vectors.db cannot be opened")
+    assert "writable" in said
+
+
+class Awaited(Watched):
+    async def embed_passages(self, texts: Sequence[str], *, cancel: object = None) -> Any:  # type: ignore[override]
+        return super().embed_passages(texts, cancel=cancel)
+
+    async def embed_query(self, text: str) -> Any:  # type: ignore[override]
+        return super().embed_query(text)
+
+
+def test_an_async_embedder_is_refused_when_made_and_leaves_no_file(path: Path) -> None:
+    with pytest.raises(EmbedderError, match="coroutine function"):
+        CachingEmbedder(Awaited(), path)
+    assert list(path.parent.iterdir()) == []
 
 
 def test_a_library_works_with_it(path: Path, watched: Watched) -> None:

@@ -6,12 +6,13 @@ import gzip
 import math
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from stackroom import RRF, Library, Scope, Source, Weighted
-from stackroom.embedders import FunctionEmbedder
+from stackroom.embedders import FunctionEmbedder, HashingEmbedder
 from stackroom.evaluation import Measured, evaluate, read_qrels, read_queries, tune
 from stackroom.stores import MemoryStore
 
@@ -84,8 +85,35 @@ def test_tuning_names_the_best_fusion_and_what_to_expect_of_choosing_so(library:
     assert tuned.held_out == tuned.means["RRF(k=60)"] == 1.0
 
 
+def test_a_hundred_sources_are_looked_for_however_many_passages_they_have() -> None:
+    library = Library(MemoryStore(), "library", HashingEmbedder(16))
+    for number in range(110):
+        library.index_source(
+            Source(f"{number:03}", "doc", "t", ["g"], [f"rye {'pad ' * (number % 7)}{at}" for at in range(10)])
+        )
+    relevant = {f"{number:03}": 1 for number in range(100)}
+    measured = evaluate(library, {"1": "rye"}, {"1": relevant}, scope=SCOPE)
+    for mode in ("lexical", "dense", "hybrid"):
+        assert means(measured, mode)["R@100"] >= 0.9
+
+
+@pytest.mark.parametrize(("passages", "asked"), [(299, [300]), (300, [300, 1200]), (50_000, [300, 1200, 4800, 10_000])])
+def test_a_search_asks_for_no_more_than_it_may_nor_again_for_what_is_exhausted(passages: int, asked: list[int]) -> None:
+    seen: list[int] = []
+
+    class OneSource:
+        def search(self, _text: str, *, top_k: int, **_options: Any) -> list[Any]:
+            seen.append(top_k)
+            return [SimpleNamespace(source_id="one")] * min(top_k, passages)
+
+    library: Any = OneSource()
+    measured = evaluate(library, {"1": "red"}, {"1": {"one": 1}}, scope=SCOPE)
+    assert seen == asked * 3
+    assert means(measured, "dense")["R@100"] == 1
+
+
 def test_tuning_needs_two_queries(library: Library) -> None:
-    with pytest.raises(ValueError, match="at least 2"):
+    with pytest.raises(ValueError, match=r"tuning needs at least 2 queries with a relevant document.*there is 1"):
         tune(library, {"1": "red"}, {"1": {"b": 1}}, scope=SCOPE)
 
 
@@ -145,6 +173,24 @@ def test_a_line_that_is_none_is_named_by_its_number(tmp_path: Path, read: Any, c
     with pytest.raises(ValueError, match=f"line {line} of file is not in BEIR's form: .*{form}") as refused:
         read(tmp_path / "file")
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("read", [read_queries, read_qrels])
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("file", b"\xff\xfe{", "line 1 of file is not in UTF-8"),
+        ("file.gz", b"no gzip", "file.gz is no whole gzip file: it cannot be unpacked at line 1"),
+        ("file.gz", gzip.compress(b"\n\n")[:-9], "file.gz is no whole gzip file: it cannot be unpacked at line"),
+        ("file.gz", gzip.compress(b"\n\n\xff"), "line 3 of file.gz is not in UTF-8"),
+    ],
+)
+def test_bytes_that_are_no_text_are_named_by_file_and_line(
+    tmp_path: Path, read: Any, name: str, content: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=said):
+        read(tmp_path / name)
 
 
 def test_without_the_package_it_says_what_to_install(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:

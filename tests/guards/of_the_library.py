@@ -346,6 +346,27 @@ ONE_EMBEDDER: Final = (
         kit("MemoryStore", "collections"),
     ),
     Guard(
+        "a file of vectors is put aside by one alone",
+        "stackroom.embedders._vector_file",
+        'beside.execute("BEGIN EXCLUSIVE")',
+        "pass",
+        ("tests/embedders/test_caching.py", "-k", "two_find_torn"),
+    ),
+    Guard(
+        "an async embedder is not wrapped",
+        "stackroom.embedders._caching",
+        "        _door.check_methods(embedder)\n",
+        "",
+        ("tests/embedders/test_caching.py", "-k", "async_embedder"),
+    ),
+    Guard(
+        "OpenAI's answers pass the door",
+        "stackroom.embedders._openai",
+        "return checked_passage_vectors(vectors, len(texts), dimension)",
+        "return vectors",
+        ("tests/embedders/test_openai.py", "-k", "asked_directly"),
+    ),
+    Guard(
         "finite vectors",
         "stackroom.embedders._door",
         "    if not finite.all():\n",

@@ -117,7 +117,18 @@ def test_an_id_that_is_none_is_refused_with_its_position(
     ids=str,
 )
 def test_what_is_no_document_is_refused(library: Library, embedder: RecordingEmbedder, bad: Any) -> None:
-    refused(library, embedder, SourceError, [{"id": "a", "text": "x"}, bad])
+    message = refused(library, embedder, SourceError, [{"id": "a", "text": "x"}, bad])
+    assert "document 1" in message
+
+
+@pytest.mark.parametrize("wrong", [{"text": "se\x00cret"}, {"text": "x", "metadata": {"key": None}}], ids=str)
+def test_what_no_source_may_hold_is_refused_by_position_and_id(
+    library: Library, embedder: RecordingEmbedder, wrong: dict[str, Any]
+) -> None:
+    documents = [{"id": "a", "text": "x"}, {"id": "b", "text": "y"}, {"id": "the one", **wrong}]
+    message = refused(library, embedder, SourceError, documents)
+    assert "document 2 ('the one')" in message
+    assert "cret" not in message
 
 
 def test_an_unknown_key_is_named_and_metadata_advised(library: Library, embedder: RecordingEmbedder) -> None:

@@ -31,11 +31,16 @@ class CachingEmbedder:
     passage or a query, and by the SHA-256 of the text, which is not stored itself. A call passes on only what is not
     there, in order, each distinct text once; what the wrapped one answers is kept when it has passed the door.
 
-    Threads and processes may share a file. One that is torn, or is no such file, is put aside as `<name>.bad` with a
-    warning. A file that cannot be written to (a full disk, say) costs the keeping, not the vectors: that is logged.
+    Threads and processes may share a file; they open it one after the other, by an empty file `<name>.lock` beside it.
+    One that is torn, or is no such file, is put aside as `<name>.bad` with a warning. A file that can no longer be
+    written to (a full disk, say) costs the keeping, not the vectors: that is logged.
+
+    EmbedderError: the file cannot be opened for writing from the beginning; or the embedder's methods are coroutine
+    functions, also for an AsyncLibrary, since the file is read and written by threads. Give it one with plain methods.
     """
 
     def __init__(self, embedder: Embedder, path: str | os.PathLike[str]) -> None:
+        _door.check_methods(embedder)
         self._embedder = embedder
         self._file = VectorFile(path)
 

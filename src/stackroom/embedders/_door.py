@@ -48,8 +48,7 @@ def check_embedder(embedder: Embedder) -> EmbedderLimits:
     EmbedderError: its fingerprint is none, a limit is neither None nor an int of at least 1, a method is missing or
     a coroutine function, or reading any of these failed.
     """
-    for name in _METHODS:
-        _check_method(name, _member(embedder, name))
+    check_methods(embedder)
     return EmbedderLimits(
         max_input_chars=_limit(embedder, "max_input_chars"),
         max_batch=_limit(embedder, "max_batch"),
@@ -58,6 +57,12 @@ def check_embedder(embedder: Embedder) -> EmbedderLimits:
         takes_cancel=_takes_cancel(embedder.embed_passages),
         fingerprint=_fingerprint(embedder),  # last, since an embedder may have to ask its server for it
     )
+
+
+def check_methods(embedder: Embedder) -> None:
+    """Refuse, as EmbedderError, what lacks a method, or has a coroutine function for one."""
+    for name in _METHODS:
+        _check_method(name, _member(embedder, name))
 
 
 class Gate:
@@ -245,7 +250,7 @@ def _check_method(name: str, method: object) -> None:
     for called in (method, getattr(method, "__call__", None)):  # noqa: B004 - an object may have an async __call__
         if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
             raise EmbedderError(
-                f"{name} of this embedder is a coroutine function, which a Library cannot await; give it a plain one"
+                f"{name} of this embedder is a coroutine function, which an AsyncLibrary alone awaits; make it plain"
             )
 
 

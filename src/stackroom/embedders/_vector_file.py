@@ -6,19 +6,23 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 import warnings
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import numpy as np
 
+from stackroom._errors import EmbedderError
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
 T = TypeVar("T")
+Identity: TypeAlias = tuple[int, int]
 
 _log = logging.getLogger("stackroom.embedders")
 
@@ -31,6 +35,10 @@ _TABLE: Final = (
     "CREATE TABLE vectors (fingerprint TEXT, kind TEXT, digest BLOB, vector BLOB NOT NULL, "
     "PRIMARY KEY (fingerprint, kind, digest)) WITHOUT ROWID"
 )
+_LOOKS_EVERY: Final = 0.01
+_PRIMARY: Final = 0xFF
+"""Of SQLite's extended error codes the bits that say the kind."""
+_HELD: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 _SIDE_FILES: Final = ("-wal", "-shm")
 
 
@@ -46,8 +54,14 @@ class VectorFile:
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._opened_by = 0
-        with self._lock:
+        self._identity: Identity | None = None
+        try:
             self._opened()
+        except (sqlite3.Error, OSError) as error:
+            raise EmbedderError(
+                f"{self._path.name} cannot be opened to keep vectors in ({error}): make it and its directory writable, "
+                "or name another file"
+            ) from error
 
     def get(
         self, fingerprint: str, kind: str, digests: Sequence[bytes], dimension: int
@@ -91,54 +105,102 @@ class VectorFile:
                 connection.close()
 
     def _with_file(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
-        """Do something with the file; a torn one is put aside and the work done on a new one."""
+        """Do something with the file; a torn one is put aside and the work done on a new one. None: it was not done."""
         with self._lock:
             try:
                 return work(self._opened())
-            except sqlite3.DatabaseError as error:
-                if not _is_torn(error):
-                    _log.warning("the file of vectors cannot be used just now (%s)", type(error).__name__)
-                    return None
-                self.close()
-                self._put_aside()
-                return work(self._opened())
+            except (sqlite3.Error, OSError) as error:
+                failure: Exception = error
+                if _is_torn(error):
+                    self.close()
+                    try:
+                        _renew(self._path, self._identity)
+                        return work(self._opened())
+                    except (sqlite3.Error, OSError) as again:
+                        failure = again
+                _log.warning("the file of vectors cannot be used just now (%s)", type(failure).__name__)
+                return None
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None or self._opened_by != os.getpid():  # SQLite's handles must not cross a fork
-            try:
-                self._connection = _open(self._path)
-            except sqlite3.DatabaseError as error:
-                if not _is_torn(error):
-                    raise
-                self._put_aside()
-                self._connection = _open(self._path)
+            self._connection = _open(self._path)
+            self._identity = _identity(self._path)
             self._opened_by = os.getpid()
         return self._connection
 
-    def _put_aside(self) -> None:
-        aside = self._path.with_name(f"{self._path.name}.bad")
-        warnings.warn(
-            f"{self._path.name} is torn, or is no file of vectors: it was put aside as {aside.name}", stacklevel=2
-        )
-        for suffix in _SIDE_FILES:
-            with suppress(FileNotFoundError):
-                self._path.with_name(f"{self._path.name}{suffix}").unlink()
-        with suppress(FileNotFoundError):  # another process has put it aside
-            self._path.replace(aside)
-
 
 def _open(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
+    """Return a connection to a file that is ours; one that is not, or is torn, is put aside before."""
+    with _alone(path):
+        try:
+            return _connected(path)
+        except sqlite3.DatabaseError as error:
+            if not _is_torn(error):
+                raise
+        _put_aside(path)
+        return _connected(path)
+
+
+def _renew(path: Path, torn: Identity | None) -> None:
+    """Put the file aside that was found torn while in use, unless another process has done so."""
+    with _alone(path):
+        if _identity(path) == torn:
+            _put_aside(path)
+
+
+def _identity(path: Path) -> Identity | None:
+    """Return what a file is known by, whatever its name."""
     try:
-        _prepare(connection)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Be the only one to open this file, or to put it aside.
+
+    A file is another's under the same name once it was put aside, and SQLite finds what belongs to it by its name.
+    """
+    beside = sqlite3.connect(path.with_name(f"{path.name}.lock"), timeout=_PATIENCE, isolation_level=None)
+    try:
+        beside.execute("BEGIN EXCLUSIVE")
+        yield
+    finally:
+        beside.close()
+
+
+def _put_aside(path: Path) -> None:
+    aside = path.with_name(f"{path.name}.bad")
+    for suffix in _SIDE_FILES:
+        with suppress(FileNotFoundError):
+            path.with_name(f"{path.name}{suffix}").unlink()
+    with suppress(FileNotFoundError):
+        path.replace(aside)
+    warnings.warn(f"{path.name} is torn, or is no file of vectors: it was put aside as {aside.name}", stacklevel=2)
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    """Connect, again and again while others hold the file: SQLite does not wait for those who make it just then."""
+    until = time.monotonic() + _PATIENCE
+    while True:
+        connection = sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
+        try:
+            _prepare(connection)
+        except BaseException as error:
+            connection.close()
+            if not _is_held(error) or time.monotonic() > until:
+                raise
+            time.sleep(_LOOKS_EVERY)
+        else:
+            return connection
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    is_new = _is_new(connection)
+    connection.execute("BEGIN")  # one state for all that is looked at: somebody may be making the file
+    with connection:
+        is_new = _is_new(connection)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes is embedded again
     if is_new:
@@ -162,7 +224,11 @@ def _is_new(connection: sqlite3.Connection) -> bool:
     return False
 
 
-def _is_torn(error: sqlite3.DatabaseError) -> bool:
+def _is_held(error: BaseException) -> bool:
+    return isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & _PRIMARY in _HELD
+
+
+def _is_torn(error: Exception) -> bool:
     """Tell whether an error says that the file is bad; a full disk or a lock is one of its subclasses."""
     return type(error) is sqlite3.DatabaseError
 

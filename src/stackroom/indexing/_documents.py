@@ -95,7 +95,7 @@ def _sources(documents: object, model: Source) -> list[Source]:
     texts = [_text(item, position) for position, item in enumerate(items)]
     empty = [name for name, text in zip(ids, texts, strict=True) if isinstance(text, str) and is_blank(text)]
     _refuse(empty, "without a text: neither content nor text holds one; leave them out, or give them one")
-    return [_source(*each, model) for each in zip(ids, texts, items, strict=True)]
+    return [_source(at, *each, model) for at, each in enumerate(zip(ids, texts, items, strict=True))]
 
 
 def _iterable(documents: object) -> Iterable[Any]:
@@ -132,18 +132,21 @@ def _refuse(ids: Sequence[str], what: str) -> None:
     raise SourceError(f"{len(ids)} documents ({named}{more}) {what}")
 
 
-def _source(source_id: str, text: str, item: Mapping[str, Any], model: Source) -> Source:
+def _source(position: int, source_id: str, text: str, item: Mapping[str, Any], model: Source) -> Source:
     metadata = item.get("metadata")
-    return Source(
-        source_id,
-        model.kind,
-        model.tenant_id,
-        model.acl_groups,
-        [text],
-        metadata=NO_METADATA if metadata is None else metadata,
-        expires_at=model.expires_at,
-        tier=model.tier,
-    )
+    try:
+        return Source(
+            source_id,
+            model.kind,
+            model.tenant_id,
+            model.acl_groups,
+            [text],
+            metadata=NO_METADATA if metadata is None else metadata,
+            expires_at=model.expires_at,
+            tier=model.tier,
+        )
+    except SourceError as error:
+        raise SourceError(f"document {position} ({source_id!r}): {error}") from None
 
 
 @dataclass(slots=True)
