@@ -78,7 +78,8 @@ def test_rescope_with_two_that_contradict_is_wrong_usage_and_names_both(
 def test_an_unknown_source_is_said(stackroom: CommandLine, command: tuple[str, ...]) -> None:
     ran = stackroom(*command, "--tenant", "acme")
     assert (ran.code, ran.out) == (1, "")
-    assert ran.err == "stackroom: this tenant has no source of this id; nothing was changed\n"
+    line = "stackroom: this tenant has no source absent; nothing was changed: `stackroom sources` lists the ids\n"
+    assert ran.err == line
 
 
 def test_remove_takes_the_source_of_one_tenant(stackroom: CommandLine) -> None:
@@ -150,7 +151,18 @@ def test_info_counts_what_is_stored_and_what_is_behind(stackroom: CommandLine) -
     about = stackroom("info", "--json").json
     assert (about["tenant_count"], about["source_count"], about["passage_count"]) == (2, 4, 6)
     assert (about["unused_rows"], about["unerased_removals"]) == (0, 0)
-    assert "2 tenants, 4 sources, 6 passages" in stackroom("info").out
+    shown = stackroom("info").out
+    assert "2 tenants, 4 sources, 6 passages" in shown
+    assert "6 rows without codes" in shown
+    assert "(as is normal: answers are the same; `stackroom compact` does it at once)" in " ".join(shown.split())
+
+
+def test_an_unknown_source_is_named_with_the_command_that_lists_them(stackroom: CommandLine) -> None:
+    for command in (("remove", "nosuch.md"), ("rescope", "nosuch.md", "--no-tags"), ("show", "nosuch.md", "--group=g")):
+        ran = stackroom(*command, "--tenant", "acme")
+        assert ran.code == 1
+        assert "nosuch.md" in ran.err
+        assert "`stackroom sources`" in ran.err
 
 
 def test_doctor_finds_nothing_wrong_with_a_sound_library(stackroom: CommandLine) -> None:

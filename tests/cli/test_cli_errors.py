@@ -139,6 +139,31 @@ def test_another_embedder_is_refused_with_what_to_do(stackroom: CommandLine, not
     assert "stackroom.indexing" not in ran.err
 
 
+@pytest.mark.parametrize("name", ["openai:m", "fastembed:m", "sentence-transformers:m", "model2vec:m"])
+def test_an_embedder_of_another_kind_is_refused_before_its_key_or_package_is_asked_for(
+    stackroom: CommandLine, notes: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    stackroom.index(str(notes))
+    for command in (("search", "x", *SCOPE), ("index", "notes", *SCOPE), ("sources", *SCOPE)):
+        ran = stackroom(*command, "--embedder", name)
+        assert ran.code == 1
+        assert f"belongs to the embedder hashing-v1@64, not to {name}: leave --embedder" in ran.err
+
+
+def test_words_without_quotes_are_told_to_get_some(stackroom: CommandLine) -> None:
+    ran = stackroom("search", "holiday", "please", *SCOPE)
+    assert ran.code == 2
+    assert "between quotes" in ran.err
+
+
+def test_a_cursor_that_is_none_is_said_in_the_words_of_the_command_line(stackroom: CommandLine, notes: Path) -> None:
+    stackroom.index(str(notes))
+    ran = stackroom("sources", *SCOPE, "--after", "garbage")
+    assert ran.code == 1
+    assert "without --after" in ran.err
+
+
 def test_the_librarys_own_embedder_is_taken_when_none_is_named(
     stackroom: CommandLine, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,9 +182,18 @@ def test_a_library_of_a_foreign_embedder_is_listed_and_searched_by_words(
         library.index_source(Source("a", "document", "acme", ["staff"], ["red fox"]))
     assert stackroom.found("fox", "--mode", "lexical") == ["a#0"]
     assert "a" in stackroom("sources", *SCOPE).out
-    ran = stackroom("search", "fox", *SCOPE)
-    assert ran.code == 1
-    assert "--mode lexical" in ran.err
+    (here / "notes").mkdir()
+    (here / "notes" / "a.md").write_text("red")
+    for command in (
+        ("search", "fox", *SCOPE),
+        ("index", "notes", *SCOPE),
+        ("verify-embedder",),
+        ("leak-test",),
+    ):
+        ran = stackroom(*command)
+        assert ran.code == 1
+        assert "use it from Python; what embeds nothing works here" in ran.err
+        assert "`stackroom search --mode lexical`" in ran.err
 
 
 @pytest.mark.parametrize(

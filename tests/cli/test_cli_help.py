@@ -8,26 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from stackroom.cli._app import app
+from stackroom.cli._examples import COMMANDS as EXAMPLES
 from stackroom.cli.docs import page
 
 if TYPE_CHECKING:
     from tests.cli.conftest import CommandLine
 
-COMMANDS = (
-    "index",
-    "search",
-    "sources",
-    "show",
-    "rescope",
-    "info",
-    "doctor",
-    "compact",
-    "check-store",
-    "leak-test",
-    "eval",
-    "remove",
-    "remove-tenant",
-)
+COMMANDS = [name for name in EXAMPLES if name != "stackroom"]
 
 
 def examples_in(help_text: str) -> list[list[str]]:
@@ -45,7 +33,14 @@ def test_every_help_has_examples(stackroom: CommandLine, command: tuple[str, ...
     assert examples_in(ran.out)
 
 
-def test_the_examples_run_in_order(stackroom: CommandLine, notes: Path) -> None:
+def test_every_command_has_examples_and_a_place_on_the_page() -> None:
+    assert set(COMMANDS) == {name for name in app if not name.startswith("-")}
+
+
+def test_the_examples_run_in_order_on_a_library_that_holds_something(
+    stackroom: CommandLine, notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("STACKROOM_EMBEDDER")
     helps = [stackroom(*command, "--help").out for command in [(), *((name,) for name in COMMANDS)]]
     assert notes.is_dir()
     for example in [example for text in helps for example in examples_in(text)]:
@@ -54,6 +49,9 @@ def test_the_examples_run_in_order(stackroom: CommandLine, notes: Path) -> None:
         assert ran.out, example
         assert "nothing found" not in ran.out, example
         assert "no source in" not in ran.out, example
+        assert "0 tenants" not in ran.out, example
+        assert ": 0 sources" not in ran.out, example
+        assert "nothing" not in ran.out, example
 
 
 def test_docs_cli_md_is_current() -> None:

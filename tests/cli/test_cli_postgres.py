@@ -200,6 +200,16 @@ def test_a_library_is_copied_into_a_database_and_out_of_it(stackroom: CommandLin
     assert stackroom.found("budget", "--library", "out") == stackroom.found("budget")
 
 
+@pytest.mark.parametrize("name", ["hashing:99999", "openai:m"])
+def test_an_embedder_that_cannot_be_had_leaves_no_tables_behind(
+    stackroom: CommandLine, dsn: str, notes: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert stackroom.index(str(notes), "--embedder", name).code == 1
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT count(*) FROM pg_class WHERE relname LIKE 'stackroom%'").fetchone() == (0,)
+
+
 def test_a_database_that_does_not_exist_is_among_the_suspects(stackroom: CommandLine, dsn: str) -> None:
     ran = stackroom("info", "--library", dsn.replace("postgresql:///cli_", "postgresql:///none_"))
     assert ran.code == 1

@@ -190,3 +190,15 @@ def test_the_embedders_that_ship_are_accepted() -> None:
         lambda texts: [[1.0] for _ in texts], id="f", dimension=1, max_batch=3, max_concurrency=2
     )
     assert check_embedder(function) == EmbedderLimits(Fingerprint("f", 1), None, 3, 2, "function", False)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (HashingEmbedder, r"HashingEmbedder is a class, not an embedder: make one of it, HashingEmbedder\(…\)"),
+        ("hashing", "an object, not its name"),
+    ],
+)
+def test_a_class_or_a_name_is_told_from_an_embedder(given: Any, said: str) -> None:
+    with pytest.raises(EmbedderError, match=said):
+        check_embedder(given)

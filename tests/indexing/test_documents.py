@@ -78,8 +78,17 @@ def test_at_most_five_empty_documents_are_named(library: Library, embedder: Reco
 
 def test_an_id_twice_refuses_the_call_whatever_the_texts(library: Library, embedder: RecordingEmbedder) -> None:
     message = refused(library, embedder, SourceError, [{"id": name, "text": "same"} for name in "aba"])
-    assert "'a'" in message
-    assert "'b'" not in message
+    assert message.startswith("1 id ('a') is given more than once")
+    message = refused(library, embedder, SourceError, [{"id": name, "text": "same"} for name in "abab"])
+    assert message.startswith("2 ids ('a', 'b') are given more than once")
+
+
+@pytest.mark.parametrize("key", ["_id", "source_id", "doc_id"])
+def test_another_name_of_an_id_is_told_from_a_missing_one(
+    library: Library, embedder: RecordingEmbedder, key: str
+) -> None:
+    message = refused(library, embedder, SourceError, [{"id": "a", "text": "x"}, {key: "b", "text": "y"}])
+    assert message == f"document 1 has the key '{key}', which is none: call its id 'id'"
 
 
 def test_ids_are_complained_of_before_doubles_and_doubles_before_empty_passages(

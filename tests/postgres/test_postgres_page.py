@@ -33,7 +33,7 @@ def server() -> Iterator[Server]:
 def test_the_page_works_from_an_empty_server_on(server: Server, tmp_path: Path) -> None:
     def here(text: str) -> str:
         """Put this server in the place of the page's."""
-        for user in ("postgres", "app"):
+        for user in ("postgres", "app", "maker", "writer", "reader"):
             dsn = server.dsn_of("acme", user)
             text = text.replace(f"postgresql://{user}@localhost/acme?", f"{dsn}&")
             text = text.replace(f"postgresql://{user}@localhost/acme", dsn)

@@ -162,7 +162,9 @@ def show(
         info = open_one.library.source(source, scope=scope)
         passages = open_one.library.passages(source, scope=scope)
     if info is None:
-        raise Refused("these groups see no source of this id in this tenant; `stackroom sources` lists what they see")
+        raise Refused(
+            f"these groups see no source {in_a_cell(source)} in this tenant; `stackroom sources` lists what they see"
+        )
     if json:
         _shown.print_json({"source": info, "passages": passages})
     else:
@@ -233,7 +235,9 @@ def remove(
 
 def _done(what: str, source_id: str, passages: int, *, json: bool) -> None:
     if not passages:
-        raise Refused("this tenant has no source of this id; nothing was changed")
+        raise Refused(
+            f"this tenant has no source {in_a_cell(source_id)}; nothing was changed: `stackroom sources` lists the ids"
+        )
     if json:
         _shown.print_json({"source_id": source_id, "passages": passages})
     else:

@@ -76,6 +76,9 @@ def _fields(certificate: Certificate) -> dict[str, object]:
 
 
 def _show(certificate: Certificate) -> None:
+    if not certificate.tests and not any(check.wrong for check in certificate.capabilities):
+        _shown.output_console().print(_summary(certificate), soft_wrap=True)
+        return
     table = Table.grid(padding=(0, 3, 0, 0))
     for name in ("capability", "declared", "seen", "tests"):
         table.add_column(name, no_wrap=True)

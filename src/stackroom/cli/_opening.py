@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from stackroom import Library
+from stackroom import Library, StoreError
 from stackroom.cli._problems import Refused
 from stackroom.embedders import (
     Embedder,
@@ -69,14 +69,17 @@ def opened(
     Without an embedder's name the library's own is taken, known by its fingerprint, and the local one for a new
     library. A command that embeds nothing works on any library, whatever its embedder.
     """
-    is_there = has_library(place)
+    is_there = _is_there(place) if makes else has_library(place)
     if not is_there and not makes:
         raise Refused(_no_library(place))
-    asked_for = None if is_there and embedder is None else named_embedder(embedder or "local")
-    if asked_for is not None and not is_there:
-        check_embedder(asked_for)  # before the store: an embedder that cannot be had must leave no new directory behind
+    if not is_there:  # first: one that cannot be had leaves no new directory, and no tables
+        check_embedder(named_embedder(embedder or "local"))
     with closing(_store(place, makes=makes, makes_collections=makes_collections)) as store:
-        fitting = asked_for or _own_embedder_of(store, place, embeds=embeds, makes=makes)
+        if embedder is None:
+            fitting = _own_embedder_of(store, place, embeds=embeds, makes=makes)
+        else:
+            _check_can_be_its_own(store, embedder)
+            fitting = named_embedder(embedder)
         with Library(store, COLLECTION, fitting) as library:
             yield Opened(library, store)
 
@@ -89,6 +92,17 @@ def _store(place: Path | str, *, makes: bool, makes_collections: bool) -> Embedd
         return store
     store.close()  # it runs no DDL
     return _made(place)
+
+
+def _is_there(place: Path | str) -> bool:
+    """Tell whether a library is there; True, too, for what cannot be read: opening it says what is wrong."""
+    try:
+        store_that_holds(place, COLLECTION).close()
+    except Refused:
+        return False
+    except StoreError:
+        return True
+    return True
 
 
 def _made(place: Path | str) -> EmbeddedStore | PostgresStore:
@@ -179,6 +193,26 @@ def _own_embedder_of(store: EmbeddedStore | PostgresStore, place: Path | str, *,
     return _own_embedder(fingerprint) if embeds else _silent_embedder(fingerprint)
 
 
+def _check_can_be_its_own(store: EmbeddedStore | PostgresStore, name: str) -> None:
+    """Refuse the embedder of another kind or model before its server, key or package is asked for."""
+    spec = store.collection(COLLECTION)
+    kind, _, model = name.partition(":")
+    if spec is None or kind not in {"openai", *_PACKAGES}:
+        return
+    fingerprint = Fingerprint.parse(spec.fingerprint)
+    its_kind, _, its_model = fingerprint.id.partition(":")
+    if its_kind != kind or (kind == "openai" and its_model != model):
+        raise Refused(another_embedder(fingerprint, name))
+
+
+def another_embedder(stored: Fingerprint, given: object) -> str:
+    """Say that a library belongs to another embedder than the one that was given, and what to do."""
+    return (
+        f"this library belongs to the embedder {stored}, not to {given}: leave --embedder and STACKROOM_EMBEDDER away, "
+        "so that the library's own is taken, or index into a new --library"
+    )
+
+
 def named_embedder(name: str) -> Embedder:
     """Make the embedder of a name that `--embedder` takes."""
     kind, _, detail = name.partition(":")
@@ -224,7 +258,7 @@ def _own_embedder(fingerprint: Fingerprint) -> Embedder:
         return _of_a_package(kind, model, fingerprint.dimension)
     raise Refused(
         f"this library belongs to the embedder {fingerprint}, which the command line does not have: "
-        "use it from Python, or search it with --mode lexical"
+        "use it from Python; what embeds nothing works here: listings, removals, `stackroom search --mode lexical`"
     )
 
 

@@ -210,18 +210,21 @@ def _about(described: dict[str, Any], counts: list[TenantCounts]) -> Iterator[tu
     kinds = ("tenant", "source", "passage")
     yield "stored", ", ".join(counted(described[f"{kind}_count"], kind) for kind in kinds)
     if "unused_rows" in described:
-        yield "behind", _behind(described)
+        yield "to tidy up", _to_tidy_up(described)
     for of_tenant in counts:
         stored = f"{counted(of_tenant.sources, 'source')}, {counted(of_tenant.passages, 'passage')}"
         yield "tenant", f"{of_tenant.tenant_id}: {stored}"
 
 
-def _behind(described: dict[str, Any]) -> str:
-    """Say what the next writes, searches and closings have to do."""
+def _to_tidy_up(described: dict[str, Any]) -> str:
+    """Say what the next writes, searches and closings have to do, and that it is no fault."""
     parts = [
         f"{described['rows_without_codes']:,} rows without codes",
         f"{described['rows_outside_segments']:,} outside segments",
         f"{described['unused_rows']:,} unused",
         f"{counted(described['unerased_removals'], 'removal')} to be erased",
     ]
-    return ", ".join(parts)
+    kinds = ("rows_without_codes", "rows_outside_segments", "unused_rows", "unerased_removals")
+    if not any(described[kind] for kind in kinds):
+        return "nothing"
+    return f"{', '.join(parts)} (as is normal: answers are the same; `stackroom compact` does it at once)"

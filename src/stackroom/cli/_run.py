@@ -6,10 +6,11 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from cyclopts import CycloptsError
+from cyclopts import CycloptsError, UnusedCliTokensError
 
 from stackroom import EmbedderMismatch, StackroomError
 from stackroom.cli._app import app
+from stackroom.cli._opening import another_embedder
 from stackroom.cli._problems import Refused, WrongUsage
 from stackroom.cli._saying import give_up, say
 from stackroom.cli._visible import one_line
@@ -71,19 +72,18 @@ def _message(error: Exception, given: Sequence[str]) -> str:
     """Say what was wrong and what to do."""
     if isinstance(error, CycloptsError | WrongUsage):
         command = f" {given[0]}" if given and not given[0].startswith("-") and given[0] in app else ""
-        return f"{error} See: stackroom{command} --help"
+        hint = " Write a text of several words between quotes." if isinstance(error, UnusedCliTokensError) else ""
+        return f"{error}{hint} See: stackroom{command} --help"
     if isinstance(error, EmbedderMismatch):
-        return (
-            f"this library belongs to the embedder {error.stored}, not to {error.given}: leave --embedder and "
-            "STACKROOM_EMBEDDER away, so that the library's own is taken, or index into a new --library"
-        )
+        return another_embedder(error.stored, error.given)
     if isinstance(error, OSError):
         return ": ".join(str(part) for part in (error.filename, error.strerror or type(error).__name__) if part)
-    return _in_words_of_a_dsn(str(error)) if isinstance(error, StackroomError | ValueError) else str(error)
+    return _in_our_words(str(error)) if isinstance(error, StackroomError | ValueError) else str(error)
 
 
-def _in_words_of_a_dsn(message: str) -> str:
+def _in_our_words(message: str) -> str:
     """Say what is an argument in Python as the command line takes it."""
+    message = message.replace("begin again without after", "begin again without --after")
     for name in ("row_level_security", "manage_schema"):
         for value in (True, False):
             message = message.replace(f"{name}={value}", f"{name}={str(value).lower()} in the DSN")

@@ -18,9 +18,19 @@ _INTRODUCTION: Final = """\
 
 Stackroom is not on PyPI yet: what is installed here is a checkout, in whose directory pip runs.
 
-`pip install ".[cli,local]"` brings the command `stackroom`. It works on a library in a directory: the one that
-`--library` names, else the environment's `STACKROOM_LIBRARY`, else `./library`. `stackroom index` makes it when it is
-missing and there is a source to write; no other command does, and each refuses a directory without one untouched.
+`pip install ".[cli,local]"` brings the command `stackroom`; of its commands `check-store` needs the extra `testing` as
+well, `eval` the extra `eval`, a library in PostgreSQL the extra `postgres`: `pip install ".[cli,local,testing,eval]"`.
+
+It works on the library that `--library` names, else the environment's `STACKROOM_LIBRARY`, else the one in `./library`.
+`stackroom index` makes it when it is missing and there is a source to write; no other command does, and each refuses a
+directory without one untouched.
+
+* **Where a library is.** Its directory, also written `embedded:DIRECTORY` (`./NAME` when the name has a colon); or a
+  database, `postgresql://…`, with the driver's options behind the `?`, and these: `schema` (public), `prefix`
+  (stackroom_), `lock_timeout` (seconds that a write waits for others; 30), `pool_size` (connections; 10),
+  `row_level_security` (true or false: the database keeps every scope as well), `manage_schema` (false: make no tables),
+  `exact` (true: compare all vectors). [More of them](stores/postgres.md#on-the-command-line). The same goes for the
+  arguments FROM, TO, LIBRARY and STORE.
 
 * **Scope.** Whatever reads names a tenant and at least one group, whatever writes a tenant. Nothing widens that.
 * **Sources.** A file is a source. Its id is its path relative to the directory that was given (`guides/setup.md`), or
@@ -42,7 +52,8 @@ missing and there is a source to write; no other command does, and each refuses 
   failure), or stdout is closed (nothing is done then); 2 the command line was not understood; 130 interrupted. What
   was written by then stays.
 
-The examples run as they stand, in this order, where a directory `notes` holds these two files:
+The examples run as they stand, in this order, with the extras `cli`, `local`, `testing` and `eval`, where a directory
+`notes` holds these files:
 
 """
 

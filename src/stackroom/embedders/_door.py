@@ -48,6 +48,13 @@ def check_embedder(embedder: Embedder) -> EmbedderLimits:
     EmbedderError: its fingerprint is none, a limit is neither None nor an int of at least 1, a method is missing or
     a coroutine function, or reading any of these failed.
     """
+    if isinstance(embedder, type):
+        raise EmbedderError(f"{embedder.__name__} is a class, not an embedder: make one of it, {embedder.__name__}(…)")
+    if isinstance(embedder, str):
+        raise EmbedderError(
+            "an embedder is an object, not its name: from stackroom.embedders import LocalEmbedder, HashingEmbedder, … "
+            "and give one, such as HashingEmbedder()"
+        )
     check_methods(embedder)
     return EmbedderLimits(
         max_input_chars=_limit(embedder, "max_input_chars"),

@@ -39,6 +39,7 @@ class Document:
     metadata: Mapping[str, MetadataValue] = field(default_factory=lambda: NO_METADATA)
 
 
+_OTHER_NAMES_OF_AN_ID: Final = frozenset({"_id", "ID", "Id", "doc_id", "docid", "document_id", "source_id"})
 _KEYS: Final = frozenset(one.name for one in fields(Document))
 
 
@@ -90,11 +91,14 @@ def index_documents(
 def _sources(documents: object, model: Source) -> list[Source]:
     """Read the documents to their end and check them all: ids first, then doubles, then empty passages."""
     items = [_item(item, position) for position, item in enumerate(_iterable(documents))]
+    for position, item in enumerate(items):
+        _check_keys(item, position)
     ids = [name_of(item.get("id"), SourceError, f"the id of document {at}") for at, item in enumerate(items)]
-    _refuse([name for name, times in Counter(ids).items() if times > 1], "given more than once; give each id once")
+    doubles = [name for name, times in Counter(ids).items() if times > 1]
+    _refuse(doubles, "id", "given more than once; give each id once")
     texts = [_text(item, position) for position, item in enumerate(items)]
     empty = [name for name, text in zip(ids, texts, strict=True) if isinstance(text, str) and is_blank(text)]
-    _refuse(empty, "without a text: neither content nor text holds one; leave them out, or give them one")
+    _refuse(empty, "document", "without a text: neither content nor text holds one; leave them out, or give them one")
     return [_source(at, *each, model) for at, each in enumerate(zip(ids, texts, items, strict=True))]
 
 
@@ -112,11 +116,16 @@ def _item(item: object, position: int) -> Mapping[str, Any]:
     raise SourceError(f"document {position} must be a Document or a mapping, not {type(item).__name__}")
 
 
-def _text(item: Mapping[str, Any], position: int) -> str:
-    """Return the passage, "" where there is none; a SourceError for what is no document."""
+def _check_keys(item: Mapping[str, Any], position: int) -> None:
     for key in item:
+        if key in _OTHER_NAMES_OF_AN_ID and "id" not in item:
+            raise SourceError(f"document {position} has the key {key!r}, which is none: call its id 'id'")
         if key not in _KEYS:
             raise SourceError(f"document {position} has the key {key!r}: put what is known about it into metadata")
+
+
+def _text(item: Mapping[str, Any], position: int) -> str:
+    """Return the passage, "" where there is none; a SourceError for what is no document."""
     content = item.get("content")
     text = item.get("text") if content is None else content
     if text is not None and not isinstance(text, str):
@@ -124,12 +133,13 @@ def _text(item: Mapping[str, Any], position: int) -> str:
     return text or ""
 
 
-def _refuse(ids: Sequence[str], what: str) -> None:
+def _refuse(ids: Sequence[str], noun: str, what: str) -> None:
     if not ids:
         return
     named = ", ".join(repr(name) for name in ids[:_NAMED_AT_MOST])
     more = f", and {len(ids) - _NAMED_AT_MOST} more" if len(ids) > _NAMED_AT_MOST else ""
-    raise SourceError(f"{len(ids)} documents ({named}{more}) {what}")
+    counted = f"1 {noun}" if len(ids) == 1 else f"{len(ids)} {noun}s"
+    raise SourceError(f"{counted} ({named}{more}) {'is' if len(ids) == 1 else 'are'} {what}")
 
 
 def _source(position: int, source_id: str, text: str, item: Mapping[str, Any], model: Source) -> Source:
