@@ -17,7 +17,7 @@ from stackroom.indexing._cues import BadTranscript, subrip_turns, webvtt_turns
 from stackroom.indexing._docx import BadDocument, docx_text
 from stackroom.indexing._html import visible_text
 from stackroom.indexing._pdf import pdf_pages
-from stackroom.indexing._tables import BadRecord, Row, csv_rows, json_lines_rows, json_rows
+from stackroom.indexing._tables import BadRecord, Row, csv_rows, delimited_rows, json_lines_rows, json_rows
 from stackroom.text import Turn, TurnChunk, chunk_document, chunk_turns, is_blank
 from stackroom.text._documents import headings_of
 
@@ -179,7 +179,7 @@ _OF_PASSAGES: Final[Mapping[str, Callable[..., Loaded]]] = MappingProxyType(
         ".pdf": load_pdf,
         ".json": partial(_load_rows, json_rows),
         ".jsonl": partial(_load_rows, json_lines_rows),
-        ".csv": partial(_load_rows, csv_rows),
+        ".csv": partial(_load_rows, delimited_rows),
         ".tsv": partial(_load_rows, partial(csv_rows, delimiter="\t")),
     }
 )
