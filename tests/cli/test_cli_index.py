@@ -73,7 +73,7 @@ def test_an_empty_file_is_said_and_skipped_and_nothing_has_failed(
 def test_an_empty_file_leaves_an_earlier_version_alone(stackroom: CommandLine, notes: Path) -> None:
     stackroom.index("notes")
     (notes / "budget.md").write_text("", encoding="utf-8")
-    stackroom.index("notes")
+    assert "budget.md: it holds no text; its earlier version stays, with the groups" in stackroom.index("notes").err
     assert "budget.md#0" in stackroom.found("spring", "--mode", "lexical")
 
 
