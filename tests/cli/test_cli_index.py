@@ -73,7 +73,7 @@ def test_an_empty_file_is_said_and_skipped_and_nothing_has_failed(
 def test_an_empty_file_leaves_an_earlier_version_alone(stackroom: CommandLine, notes: Path) -> None:
     stackroom.index("notes")
     (notes / "budget.md").write_text("", encoding="utf-8")
-    stackroom.index("notes")
+    assert "budget.md: it holds no text; its earlier version stays, with the groups" in stackroom.index("notes").err
     assert "budget.md#0" in stackroom.found("spring", "--mode", "lexical")
 
 
@@ -551,3 +551,21 @@ def test_a_file_that_no_budget_of_this_size_allows_is_named_with_its_size(
     again = stackroom.index("notes", "--source-prefix", "p/", "--budget", "600", "--json").json
     assert again["stopped_at"] == {"path": f"notes/{name}", "characters": 700}
     assert stackroom.index("notes", "--source-prefix", "p/", "--budget", "1000").code == 0
+
+
+@pytest.mark.usefixtures("notes")
+def test_what_was_done_to_a_source_of_a_directory_lasts_until_that_is_indexed_again(stackroom: CommandLine) -> None:
+    stackroom.index("notes")
+    stackroom("rescope", "budget.md", "--tenant", "acme", "--group", "board", "--folder", "plans", "--title", "Money")
+    stackroom("remove", "kickoff.vtt", "--tenant", "acme")
+    assert "1 new, 0 replaced, 1 unchanged, 1 rescoped" in stackroom.index("notes").out
+    info = stackroom("show", "budget.md", "--tenant", "acme", "--group", "staff", "--json").json["source"]
+    assert (info["acl_groups"], info["folder_id"], info["title"]) == (["staff"], None, "Money")
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("command", "said"), [("rescope", "is set back by the next"), ("remove", "comes again by the")]
+)
+def test_the_help_says_so(stackroom: CommandLine, command: str, said: str) -> None:
+    assert said in " ".join(stackroom(command, "--help").out.split())

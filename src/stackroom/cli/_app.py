@@ -193,7 +193,8 @@ def rescope(
 ) -> None:
     """Change who may see a source, its folder, tags or title: what is given, and nothing else.
 
-    The groups and tags given take the place of the old ones. Every search from then on goes by the new.
+    The groups and tags given take the place of the old ones. Every search from then on goes by the new. A source that
+    comes from a directory is set back by the next `stackroom index` of that directory: to its groups, folder and tags.
     """
     changes: dict[str, Any] = {"acl_groups": group} if group else {}
     changes |= _change("--folder", "folder_id", folder, "--no-folder", gone=no_folder, empty=None)
@@ -227,7 +228,11 @@ def remove(
     embedder: options.Embedder = None,
     json: options.Json = False,
 ) -> None:
-    """Remove a source: no search, list or count shows it from then on, and its text is erased."""
+    """Remove a source: no search, list or count shows it from then on, and its text is erased.
+
+    A source whose file is still in a directory comes again by the next `stackroom index` of that directory: delete the
+    file, too, or leave it out with --exclude.
+    """
     with opened(library, embedder) as open_one:
         passages = open_one.library.remove_source(source, tenant_id=tenant)
     _done("removed", source, passages, json=json)

@@ -114,7 +114,10 @@ def index(
         Parameter(metavar="NAME", validator=_encoding, help="The encoding of text without a byte order mark."),
     ] = "utf-8",
     prune: Annotated[
-        bool, Parameter(show_default=False, help="Remove sources of a directory whose file is gone.")
+        bool,
+        Parameter(
+            show_default=False, help="Remove sources of a directory whose file is gone, or holds no text any more."
+        ),
     ] = False,
     dry_run: Annotated[
         bool, Parameter(show_default=False, help="Say what would be done and to which sources, and do nothing.")

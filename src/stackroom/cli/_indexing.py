@@ -36,6 +36,8 @@ _MAX_CHARS: Final = 1200
 _OVERLAP_CHARS: Final = 150
 _ATTEMPTS: Final = 3
 _WORDS: Final = Words("--corpus", "--source-prefix", "--encoding", "`stackroom show SOURCE`")
+_EMPTY: Final = "it holds no text"
+_KEPT: Final = "; its earlier version stays, with the groups of this call, until --prune removes it"
 HARMLESS: Final = frozenset({"empty"})
 """Reasons for which a file may be skipped without the command having failed."""
 
@@ -193,7 +195,10 @@ def _with_less(wanted: Wanted, characters: int) -> Wanted:
 
 def _skipped(place: Place, run: FolderRun, report: IndexReport) -> list[Skipped]:
     failed = [Skipped(_path_of(place, run, one.source_id), one.reason, one.message) for one in report.failed]
-    empty = [Skipped(shown_path(place.root / name), "empty", "it holds no text") for name in sorted(run.empty)]
+    empty = [
+        Skipped(shown_path(place.root / name), "empty", _EMPTY + (_KEPT if is_stored and not run.prune else ""))
+        for name, is_stored in sorted(run.empty.items())
+    ]
     return failed + empty
 
 

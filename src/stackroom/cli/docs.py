@@ -42,7 +42,10 @@ directory without one untouched.
   belongs to the embedder that it was made with, and that one is taken when neither `--embedder` nor the environment's
   `STACKROOM_EMBEDDER` names another. Listings, removals and lexical searches embed nothing, so they need none.
 * **Replacing.** A source that is indexed again is replaced whole; its groups, folder, tags, kind, title and tier are
-  then those of the last call. A file that was deleted stays in the library until `stackroom remove` takes it out.
+  then those of the last call. A file that was deleted from a directory stays in the library until `stackroom index`
+  of that directory has `--prune`, or `stackroom remove` takes it out. What `stackroom rescope` and `stackroom remove`
+  did to a source that comes from a directory lasts until that directory is indexed again: the source has the
+  directory's groups, folder and tags then, and comes again while its file is there.
 * **Output.** `--json` prints one JSON document on stdout. Progress, notes and errors go to stderr. In a pipe nothing is
   folded or shortened, and `stackroom sources` writes a line of tab-separated cells for each source, below one with
   their names: `stackroom sources … | tail -n +2 | cut -f 1` lists the ids. Where people read, characters that steer a

@@ -90,8 +90,8 @@ class FolderRun:
     cancel: CancelToken | None
     on_progress: Callable[[Progress], object] | None
     on_source: Callable[[Job[Source]], object] | None = None
-    empty: set[str] = field(default_factory=set)
-    """Names of the files that hold no text."""
+    empty: dict[str, bool] = field(default_factory=dict)
+    """Names of the files that hold no text, and whether an earlier version did."""
     stopped_at: tuple[str, int] | None = None
     """The source that the budget did not allow, and how many of its characters were to be embedded."""
     named: dict[Outcome, list[str]] = field(default_factory=lambda: {outcome: [] for outcome in OUTCOMES})
@@ -239,7 +239,7 @@ class FolderRun:
                 self._tally.done += 1
                 self._settled.add(entry.source_id)
             elif isinstance(entry, Empty):
-                self.empty.add(entry.name)
+                self.empty[entry.name] = entry.is_stored
                 self._ignored["empty"] += 1
                 self._tally.done += 1
             else:

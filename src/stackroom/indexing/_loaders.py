@@ -18,7 +18,7 @@ from stackroom.indexing._docx import docx_text
 from stackroom.indexing._html import visible_text
 from stackroom.indexing._names import BadDocument, BadRecord, shortened
 from stackroom.indexing._pdf import pdf_pages
-from stackroom.indexing._tables import Row, csv_rows, json_lines_rows, json_rows
+from stackroom.indexing._tables import Row, csv_rows, delimited_rows, json_lines_rows, json_rows
 from stackroom.text import Turn, TurnChunk, chunk_turns, is_blank
 from stackroom.text._documents import chunks_of, headings_of
 
@@ -188,7 +188,7 @@ _OF_PASSAGES: Final[Mapping[str, Callable[..., Loaded]]] = MappingProxyType(
         ".pdf": load_pdf,
         ".json": partial(_load_rows, json_rows),
         ".jsonl": partial(_load_rows, json_lines_rows),
-        ".csv": partial(_load_rows, csv_rows),
+        ".csv": partial(_load_rows, delimited_rows),
         ".tsv": partial(_load_rows, partial(csv_rows, delimiter="\t")),
     }
 )

@@ -33,9 +33,10 @@ class Unchanged:
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """A file that holds no text."""
+    """A file that holds no text; `is_stored`: an earlier version of it did."""
 
     name: str
+    is_stored: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,8 @@ class Planner:
         digest, settings = hashlib.sha256(data).hexdigest(), self._settings(file.suffix)
         if head is not None and head.own(CONTENT_HASH) == digest and head.settings == settings:
             return Unchanged(source_id, head)
-        return self._loaded(file, data, digest, settings)
+        loaded = self._loaded(file, data, digest, settings)
+        return Empty(file.name, head is not None) if loaded is None else loaded
 
     def _advice_on_another_owner(self, head: Head) -> str:
         words = self.words
@@ -124,13 +126,14 @@ class Planner:
             return Failed(source_id, "unreadable", f"it cannot be read ({error.strerror or type(error).__name__})")
         return too_large if len(data) > self.max_file_bytes else data
 
-    def _loaded(self, file: FolderFile, data: bytes, digest: str, settings: str) -> Entry:
+    def _loaded(self, file: FolderFile, data: bytes, digest: str, settings: str) -> ToWrite | Failed | None:
+        """Return the source of a file; None when it holds no text."""
         loaded = self._load(file, data)
         if isinstance(loaded, Failed):
             return loaded
         passages, title = loaded
         if not passages:
-            return Empty(file.name)
+            return None
         try:
             return ToWrite(self._source(file, passages, title, digest), settings)
         except SourceError as error:

@@ -14,11 +14,12 @@ from stackroom.indexing._names import BadRecord
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_TAB: Final = "\t"
 _QUOTED: Final = {
-    ",": re.compile(r'"((?:[^"]++|"")*+)"(?=[,\n]|\Z)'),
+    **{mark: re.compile(rf'"((?:[^"]++|"")*+)"(?=[{mark}\n]|\Z)') for mark in (",", ";", "|")},
     # Many programs write TSV without any quoting: a quote there opens a field that ends as one, or is text. A field
     # holds tabs or line ends, not both, so that a stray quote never swallows the rows behind it.
-    "\t": re.compile(r'"((?:[^"\n]++|"")*+|(?:[^"\t]++|"")*+)"(?=[\t\n]|\Z)'),
+    _TAB: re.compile(r'"((?:[^"\n]++|"")*+|(?:[^"\t]++|"")*+)"(?=[\t\n]|\Z)'),
 }
 _BARE: Final = {delimiter: re.compile(rf"[^{delimiter}\n]*+") for delimiter in _QUOTED}
 
@@ -39,7 +40,7 @@ def _field(text: str, at: int, delimiter: str) -> tuple[str, int]:
     if text.startswith('"', at):
         if found := _QUOTED[delimiter].match(text, at):
             return found[1].replace('""', '"'), found.end()
-        if delimiter == ",":
+        if delimiter != _TAB:
             line = text.count("\n", 0, at) + 1
             raise BadRecord(f"line {line}: a quoted field has no end, or text behind it")
     found = _BARE[delimiter].match(text, at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from stackroom.indexing._names import BadRecord, lines_of, shortened
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 Row: TypeAlias = tuple[int, str]
 """A record's number, from 1, and its text."""
 
+_COMMA: Final = ","
+_OTHER_DELIMITERS: Final = (";", "\t", "|")
+_ROWS_LOOKED_AT: Final = 20
 _TEXT_FIELDS: Final = ("content", "text")
 
 
@@ -44,6 +48,30 @@ def csv_rows(text: str, *, delimiter: str = ",") -> Iterator[Row]:
         names = [*header, *("" for _ in row[len(header) :])]
         named = [(name or f"column {at}", field) for at, (name, field) in enumerate(zip(names, row), start=1)]  # noqa: B905 - a short row lacks its last fields
         yield number, _text_of(named)
+
+
+def delimited_rows(text: str) -> Iterator[Row]:
+    """Yield the same of a file whose fields are parted by commas, or clearly by semicolons, tabs or bars.
+
+    Clearly: the first rows have as many fields as the header, two or more, by one of these alone, and not by commas.
+    """
+    return csv_rows(text, delimiter=_delimiter_of(text))
+
+
+def _delimiter_of(text: str) -> str:
+    if _parts_evenly(text, _COMMA):
+        return _COMMA
+    fitting = [delimiter for delimiter in _OTHER_DELIMITERS if _parts_evenly(text, delimiter)]
+    return fitting[0] if len(fitting) == 1 else _COMMA
+
+
+def _parts_evenly(text: str, delimiter: str) -> bool:
+    filled = (row for row in separated_rows(text, delimiter) if any(map(str.strip, row)))
+    try:
+        widths = [len(row) for row in islice(filled, _ROWS_LOOKED_AT)]
+    except BadRecord:
+        return False
+    return len(widths) > 1 and widths[0] > 1 and len(set(widths)) == 1
 
 
 def _parsed(text: str, where: str) -> Any:
