@@ -300,12 +300,13 @@ class Book:
             self.set(is_due=0, is_filling=1, cursor=0, position=0)
 
     def close(self) -> None:
-        """Erase what was struck off, and close the file."""
-        with self._mutex, suppress(sqlite3.Error):
-            if self._has_struck_off and not self._connection.in_transaction:
-                self._connection.execute("VACUUM")
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self._connection.close()
+        """Erase what was struck off, and close the file; what uses the book from then on is refused by SQLite."""
+        with self._mutex:
+            with suppress(sqlite3.Error):
+                if self._has_struck_off and not self._connection.in_transaction:
+                    self._connection.execute("VACUUM")
+                    self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._connection.close()
 
 
 def file_name(durable_id: str) -> str:

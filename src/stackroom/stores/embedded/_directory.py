@@ -265,7 +265,7 @@ class Directory:
 
     def marks(self) -> list[Mark]:
         """Return the marks that this handle has made, or a process of this host that has died since."""
-        with database_errors():
+        with self._mutex, database_errors():
             every = self._ledger.execute("SELECT shard, handle, process, host FROM unerased").fetchall()
         return [
             (shard, handle)

@@ -10,6 +10,7 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from stackroom._errors import StoreError
 from stackroom.stores.embedded._book import closings, file_name
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Ledger:
         self._feed = durable_id or ""
         self._lock = threading.Lock()
         self._own = None
+        self._is_closed = False
         if durable_id is None:
             self._own = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
             self._own.execute(_TABLE)
@@ -73,6 +75,8 @@ class Ledger:
     def _opened(self) -> Iterator[sqlite3.Connection]:
         if self._own is not None:
             with self._lock:
+                if self._is_closed:
+                    raise StoreError("this store is closed; open the directory again")
                 yield self._own
         else:
             with self._directory.locked() as ledger:
@@ -123,6 +127,8 @@ class Ledger:
         self.strike_off(tenant_id, self.entries(tenant_id))
 
     def close(self) -> None:
-        """Let it go."""
-        if self._own is not None:
-            self._own.close()
+        """Let it go, when nobody is at it."""
+        with self._lock:
+            self._is_closed = True
+            if self._own is not None:
+                self._own.close()
