@@ -28,6 +28,9 @@ _NAME: Final = re.compile("ranker-[0-9a-f]{16}\\.db")
 _KEPT: Final = 4
 """Books of so many states of a ranker are kept beside a shard; an older state is fed anew."""
 
+_LATE_SECONDS: Final = 30.0
+"""How long what a late call told waits for the rounds of other processes, before it is noted elsewhere."""
+
 _VERSION: Final = 2
 
 _TABLES: Final = """
@@ -121,8 +124,8 @@ class Book:
         self.directory = directory
         self._mutex = threading.RLock()
         self._has_struck_off = False
-        file = ":memory:" if durable_id is None else directory / file_name(durable_id)
-        self._connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+        self._file = None if durable_id is None else directory / file_name(durable_id)
+        self._connection = sqlite3.connect(self._file or ":memory:", isolation_level=None, check_same_thread=False)
         if durable_id is not None:
             for setting in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON"):
                 self._connection.execute(f"PRAGMA {setting}")
@@ -268,13 +271,29 @@ class Book:
                 ).fetchall():
                     self._connection.execute("INSERT INTO owed (source_id, place, was_tried) VALUES (?, ?, 1)", pair)
 
-    def owe_again(self, late: Owed) -> None:
-        """Note that a call that had been given up has returned, at whatever moment: what it told may be overtaken."""
-        with self._mutex, suppress(sqlite3.Error):
-            self._connection.execute(
-                "INSERT OR IGNORE INTO owed (source_id, place, was_tried) VALUES (?, ?, 1)",
-                (late.source_id, late.place),
-            )
+    def owe(self, pairs: Iterable[Pair]) -> None:
+        """Note as owed what the ranker may hold in another state than the newest."""
+        with self._mutex:
+            self._owe(pairs)
+
+    def owe_again(self, late: Owed, now: int, next_try: int) -> bool:
+        """Note that a call that had been given up has returned, at whatever moment: what it told may be overtaken.
+
+        False when it could not be noted. In a file it is noted also when this book was closed meanwhile, and after
+        whatever round is under way in another process.
+        """
+        try:
+            if self._file is None:
+                with self._mutex:
+                    _owe_again(self._connection, late, now, next_try)
+            else:
+                with _there(self._file, _LATE_SECONDS) as connection:
+                    connection.execute("BEGIN IMMEDIATE")
+                    _owe_again(connection, late, now, next_try)
+                    connection.execute("COMMIT")
+        except sqlite3.Error:
+            return False
+        return True
 
     def set(self, **values: object) -> None:
         """Set how far the feed is."""
@@ -335,9 +354,20 @@ def drop_book(file: Path) -> None:
         file.with_name(file.name + suffix).unlink(missing_ok=True)
 
 
+def _owe_again(connection: sqlite3.Connection, late: Owed, now: int, next_try: int) -> None:
+    connection.execute(
+        "INSERT OR IGNORE INTO owed (source_id, place, was_tried) VALUES (?, ?, 1)", (late.source_id, late.place)
+    )
+    connection.execute(
+        "UPDATE feed SET owed_since = coalesce(owed_since, ?), next_try = coalesce(next_try, ?), level = max(level, 1)",
+        (now, next_try),
+    )
+
+
 @contextmanager
-def _read_only(file: Path) -> Iterator[sqlite3.Connection]:
-    connection = sqlite3.connect(f"{file.as_uri()}?mode=rw", uri=True, isolation_level=None)
+def _there(file: Path, seconds: float = 5.0) -> Iterator[sqlite3.Connection]:
+    """Open a book that is there, and make none."""
+    connection = sqlite3.connect(f"{file.as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=seconds)
     try:
         yield connection
     finally:
@@ -356,7 +386,7 @@ class Closing(NamedTuple):
 def closings(directory: Path) -> Iterator[Closing]:
     """Read the books that lie beside a shard, for whoever takes the shard away."""
     for file in directory.glob(PATTERN):
-        with suppress(sqlite3.Error, TypeError), _read_only(file) as connection:
+        with suppress(sqlite3.Error, TypeError), _there(file) as connection:
             durable_id, tenant_id, forgets = connection.execute(
                 "SELECT durable_id, tenant, forgets FROM feed"
             ).fetchone()
@@ -367,7 +397,7 @@ def newest_beside(directory: Path) -> tuple[str, bool] | None:
     """Return the state whose book beside a shard was written last, and whether its ranker can forget a tenant."""
     with suppress(OSError, ValueError, sqlite3.Error, TypeError):
         newest = max(directory.glob(PATTERN), key=lambda path: path.stat().st_mtime_ns)
-        with _read_only(newest) as connection:
+        with _there(newest) as connection:
             durable_id, forgets = connection.execute("SELECT durable_id, forgets FROM feed").fetchone()
             return durable_id, bool(forgets)
     return None

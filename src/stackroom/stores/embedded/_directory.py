@@ -135,6 +135,11 @@ class Directory:
             self._ledger.close()
             raise
 
+    @property
+    def ledger(self) -> Path:
+        """The ledger's file."""
+        return self.path / _LEDGER
+
     def _make_ready(self, upgrade_shard: Callable[[Path], None]) -> None:
         """Make what is missing, bring an older library to this format, erase what a crash left; else wait for none."""
         if not (self.path / _TOML).exists() or self.register().format < FORMAT:

@@ -15,10 +15,11 @@ from stackroom.stores.embedded._backoff import earliest, microseconds, newest_er
 from stackroom.stores.embedded._book import file_name
 from stackroom.stores.embedded._books import Books
 from stackroom.stores.embedded._departures import Departures
+from stackroom.stores.embedded._ledger import FORGET
 from stackroom.stores.embedded._names import directory_name
 from stackroom.stores.embedded._ranked import Consultation, Told
 from stackroom.stores.embedded._rounds import Round
-from stackroom.stores.embedded._shard import is_finished, number_of
+from stackroom.stores.embedded._shard import ShardIsGone, is_finished, number_of
 from stackroom.stores.embedded._turns import Hooks, patience
 
 if TYPE_CHECKING:
@@ -57,10 +58,10 @@ class Feed:
         self._plug = plug
         self._directory = directory
         self._clock = clock
-        self._hooks = Hooks(plug.timeout)
+        self._hooks = Hooks(plug.ranker, plug.timeout)
         self._departures = Departures(plug, directory, self._hooks)
         self._books = Books(plug.durable_id, most_books, forgets=plug.forget is not None)
-        self._seen: set[int] = set()
+        self._seen: dict[str, int] = {}
         self._name: str | None = None
 
     @property
@@ -98,8 +99,8 @@ class Feed:
 
     def opened(self, shard: Shard) -> None:
         """Deliver what is owed when a shard is first opened."""
-        if shard.number not in self._seen and self.concerns(shard.entry):
-            self._seen.add(shard.number)
+        if self._seen.get(shard.tenant_id) != shard.number and self.concerns(shard.entry):
+            self._seen[shard.tenant_id] = shard.number
             self._forsake(lambda number, book: book.tenant_id == shard.tenant_id and number != shard.number)
             self._departures.look_again()
             self.catch_up(shard, is_forced=True)
@@ -131,7 +132,10 @@ class Feed:
             standing, owed = self._with_book(shard, lambda book: book.look(most + 1))
         except sqlite3.Error:  # another process is making the book
             return Told(0, [], is_behind=True)
-        return Told(standing.position, owed, bool(standing.is_due or standing.is_filling or len(owed) > most))
+        entries = self._departures.entries(shard.tenant_id)
+        owed += [_told.pair_of(entry) for entry in entries if entry != FORGET]
+        is_behind = standing.is_due or standing.is_filling or FORGET in entries or len(owed) > most
+        return Told(standing.position, owed, bool(is_behind))
 
     def consulted(self, legs: Legs) -> Callable[[Shard], list[Record]]:
         """Return how a search asks both legs of a shard, the dense one through the ranker."""
@@ -153,6 +157,10 @@ class Feed:
             return
         try:
             self._with_book(shard, partial(self._catch_up, shard, seconds, is_forced=is_forced))
+        except ShardIsGone:
+            self._departures.look_again()
+            self.deliver_departed(shard.tenant_id)
+            raise
         except (StackroomError, sqlite3.Error) as error:
             log.warning("a vector ranker could not be fed now (%s); it is at a later call", type(error).__name__)
 
@@ -195,13 +203,14 @@ class Feed:
 
     def departed(self, tenant_id: str) -> None:
         """Tell that a tenant went; its shard is no longer there."""
+        self._seen.pop(tenant_id, None)
         self._forsake(lambda _, book: book.tenant_id == tenant_id)
         self._departures.look_again()
         self.deliver_departed(tenant_id)
 
     def missed(self, tenant_id: str) -> None:
         """Tell that a search found no shard of a tenant: when there was one, another process has removed it."""
-        if any(known == tenant_id for _, known in self._books.tenants()):
+        if tenant_id in self._seen:
             self.departed(tenant_id)
 
     def look_for_departed(self) -> None:

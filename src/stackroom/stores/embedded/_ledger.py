@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from stackroom._errors import StoreError
@@ -27,12 +27,16 @@ _TABLE: Final = (
     " passages INTEGER NOT NULL, PRIMARY KEY (feed, tenant, passage))"
 )
 
+_OWE: Final = "INSERT OR REPLACE INTO departed VALUES (?, ?, ?, ?)"
+
+_LATE_SECONDS: Final = 30.0
+
 
 def depart(ledger: sqlite3.Connection, directory: Path) -> None:
     """Note in the ledger what the books beside a shard say that rankers hold. Call it before the shard goes."""
-    for closing in closings(directory):
-        ids = {f"{source_id}#{place}" for source_id, place in closing.pairs}
-        _depart(ledger, closing.durable_id, closing.tenant_id, ids, forgets=closing.forgets)
+    for book in closings(directory):
+        ids = {f"{source_id}#{place}" for source_id, place in book.pairs}
+        _depart(ledger, book.durable_id, book.tenant_id, ids, forgets=book.forgets)
 
 
 def owed_in(ledger: sqlite3.Connection) -> dict[str, int]:
@@ -55,7 +59,7 @@ def _depart(ledger: sqlite3.Connection, feed: str, tenant_id: str, ids: set[str]
         return
     ledger.execute(_TABLE)
     rows = [(feed, tenant_id, FORGET, len(ids))] if forgets else [(feed, tenant_id, name, 1) for name in sorted(ids)]
-    ledger.executemany("INSERT OR REPLACE INTO departed VALUES (?, ?, ?, ?)", rows)
+    ledger.executemany(_OWE, rows)
 
 
 class Ledger:
@@ -87,6 +91,19 @@ class Ledger:
         """Note that a tenant went, and what the ranker holds of it."""
         with self._opened() as ledger:
             _depart(ledger, self._feed, tenant_id, set(ids), forgets=forgets)
+
+    def owe_again(self, tenant_id: str, entries: Iterable[str]) -> None:
+        """Note what a tenant's going did not reach or may have been overtaken by, also when the store is closed."""
+        rows = [(self._feed, tenant_id, entry, 1) for entry in entries]
+        if self._own is not None:
+            with suppress(StoreError), self._opened() as ledger:
+                ledger.executemany(_OWE, rows)
+            return
+        with closing(sqlite3.connect(self._directory.ledger, isolation_level=None, timeout=_LATE_SECONDS)) as ledger:
+            ledger.execute("BEGIN IMMEDIATE")
+            ledger.execute(_TABLE)
+            ledger.executemany(_OWE, rows)
+            ledger.execute("COMMIT")
 
     def owed(self) -> dict[str, int]:
         """Return the tenants of which something is owed, and how many passages."""
