@@ -15,6 +15,7 @@ from tests.rankers.doubles import HandClock, HonestRanker, NeverForgets, Vector
 
 from stackroom import Library
 from stackroom.rankers import ExactRanker
+from stackroom.stores.embedded._turns import Hooks
 
 OpenMore = Callable[..., Library]
 
@@ -89,7 +90,7 @@ def plugged(ranker: HonestRanker, *, forgets: bool) -> object:
 @pytest.mark.parametrize("forgets", [True, False])
 @pytest.mark.parametrize("held", ["s#0", "s#1", "s#3"])
 def test_a_tenant_removed_during_anothers_round_leaves_nothing_behind(
-    open_more: OpenMore, held: str, forgets: bool
+    open_more: OpenMore, held: str, *, forgets: bool
 ) -> None:
     state = ExactRanker()
     mine, others = Shares(state), Shares(state)
@@ -104,7 +105,7 @@ def test_a_tenant_removed_during_anothers_round_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize("forgets", [True, False])
-def test_a_tenant_made_again_during_anothers_round_is_told_as_it_is_now(open_more: OpenMore, forgets: bool) -> None:
+def test_a_tenant_made_again_during_anothers_round_is_told_as_it_is_now(open_more: OpenMore, *, forgets: bool) -> None:
     state = ExactRanker()
     mine, others = Shares(state), Shares(state)
     library, other = (open_more(plugged(ranker, forgets=forgets)) for ranker in (mine, others))
@@ -123,10 +124,8 @@ def test_a_forgetting_that_ends_after_the_tenant_was_made_again_is_made_up_for(o
     state = ExactRanker()
     mine, others = Shares(state), Shares(state)
     library, other = open_more(mine), open_more(others)
-    library.index_source(source("first", "apple fruit"))
-    found(other)
     mine.held = "forget"
-    with going_on(lambda: library._store.rebuild_ranker(), mine):  # type: ignore[attr-defined] # noqa: SLF001
+    with going_on(lambda: library.index_source(source("first", "apple fruit")), mine):
         other.remove_tenant("t")
         other.index_source(source("s", "apple fruit"))
     sync(library)
@@ -179,9 +178,7 @@ def test_what_a_late_call_may_have_overtaken_is_tried_again_in_its_time(open_mor
     assert held_by(state)["s#0"] == [1.0, 0.0, 0.0]
 
 
-def test_two_stores_with_one_ranker_share_its_turns(open_more: OpenMore) -> None:
-    from stackroom.stores.embedded._turns import Hooks
-
+def test_two_stores_with_one_ranker_share_its_turns() -> None:
     ranker = HonestRanker()
     assert Hooks(ranker, 1.0).turn_of("t") is not Hooks(HonestRanker(), 1.0).turn_of("t")
     one, two = Hooks(ranker, 1.0), Hooks(ranker, None)
@@ -190,7 +187,7 @@ def test_two_stores_with_one_ranker_share_its_turns(open_more: OpenMore) -> None
 
 
 @pytest.mark.parametrize("forgets", [True, False])
-def test_a_departure_is_told_at_a_search_whatever_books_are_open(open_more: OpenMore, forgets: bool) -> None:
+def test_a_departure_is_told_at_a_search_whatever_books_are_open(open_more: OpenMore, *, forgets: bool) -> None:
     ranker = Shares(ExactRanker())
     library, other = open_more(plugged(ranker, forgets=forgets), max_open_shards=1), open_more(None)
     for tenant in ("t", "u", "v"):
