@@ -14,7 +14,7 @@ from tests.rankers.conftest import SCOPE, found, health, source, sync
 from tests.rankers.doubles import HandClock, HonestRanker, NeverForgets, Vector
 
 from stackroom import Library
-from stackroom.rankers import ExactRanker
+from stackroom.rankers import ExactRanker, Ranked
 from stackroom.stores.embedded._turns import Hooks
 
 OpenMore = Callable[..., Library]
@@ -79,8 +79,8 @@ def held_by(state: ExactRanker) -> dict[str, list[float]]:
     return {passage_id: [axis[passage_id] for axis in axes] for passage_id in axes[0]}
 
 
-def _all_of(state: ExactRanker, query: Vector) -> list[object]:
-    return state.rank_by_similarity(tenant_id="t", query=query, candidate_ids=None, limit=99)  # type: ignore[return-value] # read by name
+def _all_of(state: ExactRanker, query: Vector) -> list[Ranked]:
+    return state.rank_by_similarity(tenant_id="t", query=query, candidate_ids=None, limit=99)
 
 
 def plugged(ranker: HonestRanker, *, forgets: bool) -> object:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from stackroom.rankers._failures import log
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
@@ -113,7 +115,12 @@ class Owed(NamedTuple):
         return f"{self.source_id}#{self.place}"
 
 
+_FEED: Final = "SELECT durable_id, tenant, forgets FROM feed"
 _OWED: Final = "SELECT sequence, source_id, place, was_tried FROM owed"
+
+
+class BookIsTorn(Exception):  # an incident, not an error: the ranker is fed anew
+    """A book is not what was written."""
 
 
 class Book:
@@ -125,15 +132,47 @@ class Book:
         self._mutex = threading.RLock()
         self._has_struck_off = False
         self._file = None if durable_id is None else directory / file_name(durable_id)
-        self._connection = sqlite3.connect(self._file or ":memory:", isolation_level=None, check_same_thread=False)
-        if durable_id is not None:
-            for setting in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON"):
-                self._connection.execute(f"PRAGMA {setting}")
-        self._make(durable_id, forgets=forgets)
+        try:
+            self._connection = self._connected(durable_id, forgets=forgets)
+        except BookIsTorn:
+            self.drop()
+            self._connection = self._connected(durable_id, forgets=forgets)
         if durable_id is not None:
             _drop_oldest(directory)
 
+    def _connected(self, durable_id: str | None, *, forgets: bool) -> sqlite3.Connection:
+        self._connection = sqlite3.connect(self._file or ":memory:", isolation_level=None, check_same_thread=False)
+        try:
+            with self._at_it():
+                if durable_id is not None:
+                    for setting in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON"):
+                        self._connection.execute(f"PRAGMA {setting}")
+                self._make(durable_id, forgets=forgets)
+        except BaseException:
+            self._connection.close()
+            raise
+        return self._connection
+
+    @contextmanager
+    def _at_it(self) -> Iterator[None]:
+        """Be alone at the connection; BookIsTorn when the file is not what was written."""
+        with self._mutex:
+            try:
+                yield
+            except sqlite3.Error as error:
+                if _is_torn(error):
+                    raise BookIsTorn from error
+                raise
+
+    def drop(self) -> None:
+        """Take the file away, of a book that is torn: the next one begins with a full feed."""
+        if self._file is not None:
+            log.warning("the book of a vector ranker is torn, or of another version: the ranker is fed anew")
+            drop_book(self._file)
+
     def _make(self, durable_id: str | None, *, forgets: bool) -> None:
+        if self._version > _VERSION:
+            raise BookIsTorn
         if self._version != _VERSION:
             self._make_tables(durable_id, forgets=forgets)
         self._connection.execute("UPDATE feed SET forgets = ? WHERE forgets != ?", (forgets, forgets))
@@ -160,7 +199,7 @@ class Book:
 
     def begin_turn(self, seconds: float) -> bool:
         """Begin a transaction that keeps other processes from delivering; False when one is at it for so long."""
-        with self._mutex:
+        with self._at_it():
             self._connection.execute(f"PRAGMA busy_timeout = {int(1000 * seconds)}")
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -170,7 +209,7 @@ class Book:
 
     def keep(self) -> None:
         """Make durable what was done in this turn, and go on with it."""
-        with self._mutex:
+        with self._at_it():
             self._connection.execute("COMMIT")
             self._connection.execute("PRAGMA busy_timeout = 30000")
             self._connection.execute("BEGIN IMMEDIATE")
@@ -185,18 +224,21 @@ class Book:
     @property
     def standing(self) -> Standing:
         """How far the feed is."""
-        with self._mutex:
-            return Standing(*self._connection.execute(_STANDING).fetchone())
+        with self._at_it():
+            found = self._connection.execute(_STANDING).fetchone()
+        if found is None:
+            raise BookIsTorn
+        return Standing(*found)
 
     def look(self, most: int) -> tuple[Standing, list[Pair]]:
         """Return how far the feed is, and up to `most` of the passages owed, both of one moment."""
-        with self._mutex:
+        with self._at_it():
             owed = self._connection.execute("SELECT source_id, place FROM owed LIMIT ?", (most,)).fetchall()
             return self.standing, owed
 
     def owed(self, after: int, number: int, *, tried_until: int) -> list[Owed]:
         """Return the next passages owed, in order; of those that were tried before, the ones up to a place."""
-        with self._mutex:
+        with self._at_it():
             found = self._connection.execute(
                 f"{_OWED} WHERE sequence > ? AND (was_tried = 0 OR sequence <= ?) ORDER BY sequence LIMIT ?",
                 (after, tried_until, number),
@@ -205,30 +247,30 @@ class Book:
 
     def newest(self) -> int:
         """Return the last passage's place in the order."""
-        with self._mutex:
+        with self._at_it():
             return int(self._connection.execute("SELECT coalesce(max(sequence), 0) FROM owed").fetchone()[0])
 
     def next_to_try(self) -> Owed | None:
         """Return the passage owed for longest of those that were never tried, else of those that were."""
-        with self._mutex:
+        with self._at_it():
             found = self._connection.execute(f"{_OWED} ORDER BY was_tried, sequence LIMIT 1").fetchone()
         return None if found is None else Owed(*found)
 
     def told(self) -> list[Noted]:
         """Return the sources that were noted, in the order of their numbers."""
-        with self._mutex:
+        with self._at_it():
             found = self._connection.execute("SELECT source, source_id, passages, places FROM told ORDER BY source")
             return [Noted(*row) for row in found.fetchall()]
 
     def counted(self) -> int:
         """Return how many passages are owed."""
-        with self._mutex:
+        with self._at_it():
             return int(self._connection.execute("SELECT count(*) FROM owed").fetchone()[0])
 
     def unknown(self, numbers: Iterable[int]) -> set[int]:
         """Return the numbers of sources that were not noted yet."""
         wanted = set(numbers)
-        with self._mutex:
+        with self._at_it():
             return {
                 number
                 for number in wanted
@@ -239,7 +281,7 @@ class Book:
 
     def note(self, came: Iterable[Noted], went: Iterable[int], **where: int) -> None:
         """Note as owed what sources bring and what those that went take away; say how far the feed is by that."""
-        with self._mutex:
+        with self._at_it():
             for number in went:
                 found = self._connection.execute(
                     "DELETE FROM told WHERE source = ? RETURNING source, source_id, passages, places", (number,)
@@ -256,7 +298,7 @@ class Book:
 
     def strike_off(self, delivered: Iterable[Owed]) -> None:
         """Strike off what was delivered."""
-        with self._mutex:
+        with self._at_it():
             self._has_struck_off = True
             self._connection.executemany(
                 "DELETE FROM owed WHERE sequence = ?", [(owed.sequence,) for owed in delivered]
@@ -264,7 +306,7 @@ class Book:
 
     def stand_back(self, failed: Iterable[Owed]) -> None:
         """Put passages that failed behind the others: they wait for a retry, and no other waits for them."""
-        with self._mutex:
+        with self._at_it():
             for owed in failed:
                 for pair in self._connection.execute(
                     "DELETE FROM owed WHERE sequence = ? RETURNING source_id, place", (owed.sequence,)
@@ -273,7 +315,7 @@ class Book:
 
     def owe(self, pairs: Iterable[Pair]) -> None:
         """Note as owed what the ranker may hold in another state than the newest."""
-        with self._mutex:
+        with self._at_it():
             self._owe(pairs)
 
     def owe_again(self, late: Owed, now: int, next_try: int) -> bool:
@@ -299,12 +341,12 @@ class Book:
         """Set how far the feed is."""
         if values:
             names = ", ".join(f"{name} = ?" for name in values)
-            with self._mutex:
+            with self._at_it():
                 self._connection.execute(f"UPDATE feed SET {names}", list(values.values()))  # noqa: S608 - our own names
 
     def refill(self, went: Iterable[int], *, forgets: bool) -> None:
         """See that all is fed again; a ranker that cannot forget is told of each passage that went."""
-        with self._mutex:
+        with self._at_it():
             self.note([], went)
             if not forgets:
                 self._connection.execute("DELETE FROM told")
@@ -312,7 +354,7 @@ class Book:
 
     def clear(self) -> None:
         """Begin a full feed: the ranker holds nothing."""
-        with self._mutex:
+        with self._at_it():
             self._has_struck_off = True
             for table in ("told", "owed"):
                 self._connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
@@ -331,6 +373,11 @@ class Book:
 def file_name(durable_id: str) -> str:
     """Return the name of the book of a state: a digest (BLAKE2b, 8 bytes) of the state's."""
     return f"ranker-{hashlib.blake2b(durable_id.encode('utf-8', 'surrogatepass'), digest_size=8).hexdigest()}.db"
+
+
+def book_of(feed: str) -> str:
+    """Return the name of the book of a feed, which the ledger names by its state, or by that when it was torn."""
+    return feed if _NAME.fullmatch(feed) else file_name(feed)
 
 
 def names_of(state: object) -> set[str]:
@@ -374,6 +421,26 @@ def _there(file: Path, seconds: float = 5.0) -> Iterator[sqlite3.Connection]:
         connection.close()
 
 
+def _is_torn(error: sqlite3.Error) -> bool:
+    """Tell whether an error shows a file that is not what was written: damaged, or without our tables."""
+    name = getattr(error, "sqlite_errorname", None) or ""
+    return name.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")) or str(error).startswith("no such ")
+
+
+def torn_beside(directory: Path) -> Iterator[str]:
+    """Yield the names of the books beside a shard that cannot be read whole."""
+    for file in sorted(directory.glob(PATTERN)):
+        try:
+            with _there(file) as connection:
+                is_whole = connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
+                version = connection.execute("PRAGMA user_version").fetchone()[0]
+                is_whole &= version <= _VERSION and (not version or connection.execute(_FEED).fetchone() is not None)
+        except sqlite3.Error as error:
+            is_whole = not _is_torn(error)
+        if not is_whole:
+            yield file.name
+
+
 class Closing(NamedTuple):
     """What a book says when its shard goes: whose it is, whether the tenant can be forgotten, and its passages."""
 
@@ -383,14 +450,21 @@ class Closing(NamedTuple):
     pairs: set[Pair]
 
 
-def closings(directory: Path) -> Iterator[Closing]:
-    """Read the books that lie beside a shard, for whoever takes the shard away."""
+def closings(directory: Path) -> Iterator[Closing | str]:
+    """Read the books that lie beside a shard, for whoever takes the shard away; the name of one that is torn."""
     for file in directory.glob(PATTERN):
-        with suppress(sqlite3.Error, TypeError), _there(file) as connection:
-            durable_id, tenant_id, forgets = connection.execute(
-                "SELECT durable_id, tenant, forgets FROM feed"
-            ).fetchone()
-            yield Closing(durable_id, tenant_id, bool(forgets), _pairs(connection))
+        yield _closing(file)
+
+
+def _closing(file: Path) -> Closing | str:
+    try:
+        with _there(file) as connection:
+            if connection.execute("PRAGMA user_version").fetchone()[0] > _VERSION:
+                return file.name
+            durable_id, tenant_id, forgets = connection.execute(_FEED).fetchone()
+            return Closing(durable_id, tenant_id, bool(forgets), _pairs(connection))
+    except (sqlite3.Error, TypeError):
+        return file.name
 
 
 def newest_beside(directory: Path) -> tuple[str, bool] | None:
@@ -407,3 +481,12 @@ def _pairs(connection: sqlite3.Connection) -> set[Pair]:
     owed = connection.execute("SELECT source_id, place FROM owed").fetchall()
     told = connection.execute("SELECT source, source_id, passages, places FROM told").fetchall()
     return {*owed, *(pair for row in told for pair in Noted(*row).pairs)}
+
+
+def passages_of(shard: Path) -> tuple[str, list[str]] | None:
+    """Return whose shard a directory holds, and its passages; None when the shard itself cannot be read."""
+    with suppress(sqlite3.Error, TypeError), _there(shard / "shard.db") as connection:
+        (tenant_id,) = connection.execute("SELECT tenant FROM state").fetchone()
+        sources = connection.execute("SELECT number, source_id, passages, places FROM source").fetchall()
+        return tenant_id, [f"{source_id}#{place}" for row in sources for source_id, place in Noted(*row).pairs]
+    return None

@@ -87,6 +87,12 @@ class Books:
                 del self._open[number]
                 book.close()
 
+    def begin_anew(self, shard: Shard) -> None:
+        """Drop the book of a shard, which is torn; unless somebody else just did."""
+        for book in self.take_out(lambda number, _book: number == shard.number):
+            book.drop()
+            self.give_back(book)
+
     def close(self) -> None:
         """Close those that nobody uses, the others when their last use ends; no more are opened."""
         with self._lock:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stackroom._errors import CapabilityError, StackroomError
+from stackroom._errors import CapabilityError, StackroomError, StoreUnavailable
 from stackroom.rankers._failures import log
 from stackroom.rankers._protocol import RankerHealth
 from stackroom.stores.embedded import _told
 from stackroom.stores.embedded._backoff import earliest, microseconds, newest_error
-from stackroom.stores.embedded._book import file_name
+from stackroom.stores.embedded._book import BookIsTorn, file_name
 from stackroom.stores.embedded._books import Books
 from stackroom.stores.embedded._departures import Departures
+from stackroom.stores.embedded._directory import database_errors
 from stackroom.stores.embedded._ledger import FORGET
 from stackroom.stores.embedded._names import directory_name
 from stackroom.stores.embedded._ranked import Consultation, Told
@@ -130,7 +130,7 @@ class Feed:
             if self._with_book(shard, lambda book: book.standing.position != position):
                 self.catch_up(shard)
             standing, owed = self._with_book(shard, lambda book: book.look(most + 1))
-        except sqlite3.Error:  # another process is making the book
+        except StoreUnavailable:  # another process is making the book
             return Told(0, [], is_behind=True)
         entries = self._departures.entries(shard.tenant_id)
         owed += [_told.pair_of(entry) for entry in entries if entry != FORGET]
@@ -161,7 +161,7 @@ class Feed:
             self._departures.look_again()
             self.deliver_departed(shard.tenant_id)
             raise
-        except (StackroomError, sqlite3.Error) as error:
+        except StackroomError as error:
             log.warning("a vector ranker could not be fed now (%s); it is at a later call", type(error).__name__)
 
     def _catch_up(self, shard: Shard, seconds: float, book: Book, *, is_forced: bool) -> None:
@@ -291,8 +291,19 @@ class Feed:
 
     def _with_book(self, shard: Shard, work: Callable[[Book], T]) -> T:
         """Do something with a shard's book, which is made when it is not there."""
-        with self._books.used(shard) as book:
-            return work(book)
+        with database_errors():
+            try:
+                with self._books.used(shard) as book:
+                    return work(book)
+            except BookIsTorn:
+                self._books.begin_anew(shard)
+            try:
+                with self._books.used(shard) as book:
+                    return work(book)
+            except BookIsTorn as error:
+                raise StoreUnavailable(
+                    "the book of a vector ranker is torn each time it is made: check the disk"
+                ) from error
 
     def close(self) -> None:
         """Close the books; what is owed stays so."""

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from stackroom._errors import StoreError
-from stackroom.stores.embedded._book import closings, file_name
+from stackroom.stores.embedded._book import book_of, closings, file_name, passages_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,8 +35,22 @@ _LATE_SECONDS: Final = 30.0
 def depart(ledger: sqlite3.Connection, directory: Path) -> None:
     """Note in the ledger what the books beside a shard say that rankers hold. Call it before the shard goes."""
     for book in closings(directory):
-        ids = {f"{source_id}#{place}" for source_id, place in book.pairs}
-        _depart(ledger, book.durable_id, book.tenant_id, ids, forgets=book.forgets)
+        if isinstance(book, str):
+            _depart_unread(ledger, directory, book)
+        else:
+            ids = {f"{source_id}#{place}" for source_id, place in book.pairs}
+            _depart(ledger, book.durable_id, book.tenant_id, ids, forgets=book.forgets)
+
+
+def _depart_unread(ledger: sqlite3.Connection, directory: Path, book: str) -> None:
+    """Note what a state may hold whose book is torn: what the shard held last, and the tenant as a whole."""
+    found = passages_of(directory)
+    if found is not None:
+        tenant_id, ids = found
+        ledger.execute(_TABLE)
+        ledger.executemany(
+            _OWE, [(book, tenant_id, FORGET, int(not ids)), *((book, tenant_id, name, 1) for name in ids)]
+        )
 
 
 def owed_in(ledger: sqlite3.Connection) -> dict[str, int]:
@@ -48,7 +62,7 @@ def owed_in(ledger: sqlite3.Connection) -> dict[str, int]:
 
 def strike_off_state(ledger: sqlite3.Connection, book: str) -> int:
     """Strike off all that a state of a ranker is owed, named as its books are; return how many passages."""
-    owed = {feed: passages for feed, passages in owed_in(ledger).items() if file_name(feed) == book}
+    owed = {feed: passages for feed, passages in owed_in(ledger).items() if book_of(feed) == book}
     for feed in owed:
         ledger.execute("DELETE FROM departed WHERE feed = ?", (feed,))
     return sum(owed.values())
@@ -68,6 +82,7 @@ class Ledger:
     def __init__(self, directory: Directory, durable_id: str | None) -> None:
         self._directory = directory
         self._feed = durable_id or ""
+        self._feeds = self._feed, file_name(self._feed)
         self._lock = threading.Lock()
         self._own = None
         self._is_closed = False
@@ -110,7 +125,7 @@ class Ledger:
         with self._opened() as ledger:
             return dict(
                 ledger.execute(
-                    "SELECT tenant, sum(passages) FROM departed WHERE feed = ? GROUP BY tenant", (self._feed,)
+                    "SELECT tenant, sum(passages) FROM departed WHERE feed IN (?, ?) GROUP BY tenant", self._feeds
                 ).fetchall()
             )
 
@@ -118,7 +133,8 @@ class Ledger:
         """Return the passages of a tenant whose going is owed, those that failed last; `FORGET` stands for all."""
         with self._opened() as ledger:
             found = ledger.execute(
-                "SELECT passage FROM departed WHERE feed = ? AND tenant = ? ORDER BY rowid", (self._feed, tenant_id)
+                "SELECT passage FROM departed WHERE feed IN (?, ?) AND tenant = ? ORDER BY rowid",
+                (*self._feeds, tenant_id),
             )
             return [passage for (passage,) in found]
 
@@ -126,8 +142,8 @@ class Ledger:
         """Strike off what was delivered."""
         with self._opened() as ledger:
             ledger.executemany(
-                "DELETE FROM departed WHERE feed = ? AND tenant = ? AND passage = ?",
-                [(self._feed, tenant_id, passage) for passage in passages],
+                "DELETE FROM departed WHERE feed IN (?, ?) AND tenant = ? AND passage = ?",
+                [(*self._feeds, tenant_id, passage) for passage in passages],
             )
 
     def stand_back(self, tenant_id: str, failed: Iterable[str]) -> None:
@@ -135,13 +151,9 @@ class Ledger:
         with self._opened() as ledger:
             ledger.executemany(
                 "INSERT OR REPLACE INTO departed SELECT feed, tenant, passage, passages FROM departed"
-                " WHERE feed = ? AND tenant = ? AND passage = ?",
-                [(self._feed, tenant_id, passage) for passage in failed],
+                " WHERE feed IN (?, ?) AND tenant = ? AND passage = ?",
+                [(*self._feeds, tenant_id, passage) for passage in failed],
             )
-
-    def strike_off_all(self, tenant_id: str) -> None:
-        """Strike off all of a tenant: it was forgotten."""
-        self.strike_off(tenant_id, self.entries(tenant_id))
 
     def close(self) -> None:
         """Let it go, when nobody is at it."""
