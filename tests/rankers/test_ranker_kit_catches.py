@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import threading
 import time
+import unicodedata
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -330,6 +332,39 @@ def is_red(test: str, make: Callable[[], Any]) -> bool:
         except Exception:  # noqa: BLE001 - whatever it is, pytest calls it a failure
             return True
     return False
+
+
+FOLDS: dict[str, Callable[[str], str]] = {
+    "strip": str.strip,
+    "strip of an end": str.rstrip,
+    "lower": str.lower,
+    "casefold": str.casefold,
+    "NFC": partial(unicodedata.normalize, "NFC"),
+    "NFKC": partial(unicodedata.normalize, "NFKC"),
+    "a path": lambda tenant: tenant.rstrip("/."),
+    "a cut to 16": lambda tenant: tenant[:16],
+    "a cut to 64": lambda tenant: tenant[:64],
+    "a cut to 255": lambda tenant: tenant[:255],
+}
+
+
+def folding(fold: Callable[[str], str]) -> Callable[[], Any]:
+    class Folds(ExactRanker):
+        def rank_by_similarity(self, *, tenant_id: str, **asked: Any) -> Any:
+            return super().rank_by_similarity(tenant_id=fold(tenant_id), **asked)
+
+        def on_embedding_persisted(self, *, tenant_id: str, **told: Any) -> None:
+            super().on_embedding_persisted(tenant_id=fold(tenant_id), **told)
+
+        def forget_tenant(self, *, tenant_id: str) -> None:
+            super().forget_tenant(tenant_id=fold(tenant_id))
+
+    return Folds
+
+
+BREAKS |= {
+    f"merges tenants by {name}": (folding(fold), "test_hostile_tenants_stay_apart") for name, fold in FOLDS.items()
+}
 
 
 @pytest.mark.parametrize(("make", "test"), BREAKS.values(), ids=BREAKS)

@@ -115,7 +115,7 @@ def test_a_system_without_threads_left_costs_no_write_and_no_turn(
 
 
 def test_what_is_called_hears_of_a_thread_that_could_not_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    hooks, report = Hooks(5.0), Report()
+    hooks, report = Hooks(object(), 5.0), Report()
     turn = hooks.turn_of("t")
     assert turn.take(0)
     monkeypatch.setattr(_calls.Calls, "_worker", lambda _: (_ for _ in ()).throw(RuntimeError))

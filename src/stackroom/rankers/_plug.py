@@ -32,6 +32,8 @@ MOST_ABANDONED: Final = 4
 
 _DEFAULT_MOST: Final = 10_000
 
+_END: Final = object()
+
 
 @dataclass(frozen=True, slots=True)
 class Answered:
@@ -71,7 +73,10 @@ class Plug:
     def ask(
         self, *, tenant_id: str, query: NDArray[np.float32], candidate_ids: tuple[str, ...] | None, limit: int
     ) -> Answered | Failure:
-        """Ask once, and read the answer up to 2 · limit + 100 items, all within the time allowed."""
+        """Ask once, and read the answer up to 2 · limit + 100 items, all within the time allowed.
+
+        Of what has no length it is asked for one more, which is not looked at: only so its end can be told.
+        """
 
         def work(_call: Call[Answered]) -> Answered:
             answer = self.ranker.rank_by_similarity(
@@ -154,7 +159,10 @@ def _read(answer: Iterable[object], bound: int) -> Answered:
     refuse_coroutine(answer)
     iterator = iter(answer)
     items = [read_item(item) for item in islice(iterator, bound)]
-    unread = max(0, len(answer) - bound) if isinstance(answer, Sized) else int(len(items) == bound)
+    if isinstance(answer, Sized):
+        unread = max(0, len(answer) - bound)
+    else:  # whether there is more shows only by asking for it
+        unread = int(len(items) == bound and next(iterator, _END) is not _END)
     if inspect.isgenerator(iterator):
         _close(iterator)
     return Answered(items, unread)

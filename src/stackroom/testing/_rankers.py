@@ -61,7 +61,15 @@ HOSTILE_IDS = (
     "a\nb#0",
     "ａ#0",
     "a#0",
+    "E\u0301#8",
 )
+
+HOSTILE_TENANTS = (
+    *HOSTILE_IDS,
+    *("x" * length + end for length in (16, 32, 64, 128, 255, 499) for end in "ab"),
+    *("t", " t", "t ", "\tt", "t\n", "\u00a0t", "t.", "t/", "ﬁ", "fi", "①", "1", "ſ", "s", "\u200bt"),
+)
+"""Each is another one's when it is stripped, normalised, folded, cut to a length, or read as a pattern or a path."""
 
 SEPARATORS = ("", "#", ":", "::", "/", "|", " ", "_", "-", ".", ",", "\t", "\x1f")
 """With what a tenant and an id may be joined to one key, so that two pairs are one."""
@@ -257,6 +265,23 @@ class RankerConformance(TakesInWhatItIsTold):
                     assert ids_of(ask(ranker, vector, listed, limit=1, tenant_id=tenant_id)) == [passage_id]
             tell(ranker, HOSTILE_IDS[10], None, tenant_id)
             assert len(ask(ranker, vectors[0], HOSTILE_IDS, limit=100, tenant_id=tenant_id)) == len(HOSTILE_IDS) - 1
+
+    def test_hostile_tenants_stay_apart(self, ranker: Any) -> None:
+        """Tenants that differ in a space, a case, a normal form, a character far behind: each has its own passage."""
+        vectors = unit_vectors(len(HOSTILE_TENANTS))
+        for tenant_id, vector in zip(HOSTILE_TENANTS, vectors, strict=True):
+            tell(ranker, "s#0", vector, tenant_id)
+        for tenant_id, vector in zip(HOSTILE_TENANTS, vectors, strict=True):
+            for listed in (None, ["s#0"]):
+                assert ask(ranker, vector, listed, tenant_id=tenant_id) == [scored("s#0", 1.0)]
+        for place, tenant_id in enumerate(HOSTILE_TENANTS[::2]):
+            if hasattr(ranker, "forget_tenant") and place % 2:
+                ranker.forget_tenant(tenant_id=tenant_id)
+            else:
+                tell(ranker, "s#0", None, tenant_id)
+            assert ask(ranker, vectors[2 * place], tenant_id=tenant_id) == []
+        for tenant_id, vector in zip(HOSTILE_TENANTS[1::2], vectors[1::2], strict=True):
+            assert ask(ranker, vector, tenant_id=tenant_id) == [scored("s#0", 1.0)]
 
     def test_many_tenants_are_held(self, ranker: Any) -> None:
         """Two hundred tenants, each with a passage or two: none is dropped for another."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 from functools import partial
 from typing import TYPE_CHECKING
 
+from stackroom.rankers._failures import log
 from stackroom.stores.embedded._backoff import Wait
 from stackroom.stores.embedded._ledger import FORGET, Ledger
 from stackroom.stores.embedded._turns import Report
@@ -53,9 +55,28 @@ class Departures:
         self._ledger.depart(tenant_id, ids, forgets=self._plug.forget is not None)
         self.look_again()
 
+    def owe_again(self, tenant_id: str, entries: Iterable[str]) -> None:
+        """Note entries of a tenant that a call has overtaken, or may have; whoever is told of them does no harm.
+
+        A tenant that is there, by then or still, is told the newest state instead.
+        """
+        try:
+            self._ledger.owe_again(tenant_id, entries)
+        except sqlite3.Error as error:
+            log.warning("it could not be noted that a vector ranker is owed a departure (%s)", type(error).__name__)
+        self.look_again()
+
     def entries(self, tenant_id: str) -> list[str]:
         """Return the passages of a tenant whose going is owed; `FORGET` stands for all."""
-        return self._ledger.entries(tenant_id) if tenant_id in self.tenants() else []
+        entries = self._all(tenant_id)
+        if FORGET in entries and self._plug.hook is not None:
+            if self._plug.forget is not None:
+                return [FORGET]
+            self.strike_off(tenant_id, [FORGET])
+        return [entry for entry in entries if entry != FORGET or self._plug.hook is None]
+
+    def _all(self, tenant_id: str) -> list[str]:
+        return list(dict.fromkeys(self._ledger.entries(tenant_id))) if tenant_id in self.tenants() else []
 
     def strike_off(self, tenant_id: str, passages: Iterable[str]) -> None:
         """Strike off what need not be told."""
@@ -64,9 +85,11 @@ class Departures:
 
     def forget(self, tenant_id: str, turn: Turn, report: Report) -> None:
         """Let the ranker forget a tenant; `report` says how that went."""
-        self._hooks.call(turn, [partial(self._forget, tenant_id)], report)
+        all_of_it = self._all(tenant_id)
+        late = partial(self.owe_again, tenant_id, [FORGET])
+        self._hooks.call(turn, [partial(self._forget, tenant_id)], report, when_late=lambda _place: late())
         if report.outcomes == [None]:
-            self.strike_off(tenant_id, self.entries(tenant_id))
+            self.strike_off(tenant_id, all_of_it)
 
     def _forget(self, tenant_id: str) -> object:
         return None if self._plug.forget is None else self._plug.forget(tenant_id=tenant_id)
@@ -74,14 +97,20 @@ class Departures:
     def tell(self, tenant_id: str, entries: list[str], turn: Turn, now: int) -> Report:
         """Tell that passages went, or a whole tenant; strike off what was delivered, and put behind what failed."""
         report = Report()
+        all_of_it = self._all(tenant_id)
         try:
-            self._hooks.call(turn, [self._step(tenant_id, entry) for entry in entries], report)
+            self._hooks.call(
+                turn,
+                [self._step(tenant_id, entry) for entry in entries],
+                report,
+                when_late=lambda place: self.owe_again(tenant_id, [entries[place]]),
+            )
         finally:
             self._hear(tenant_id, report, now)
             pairs = list(zip(entries, report.outcomes, strict=False))
             done = [entry for entry, kind in pairs if kind is None]
             if FORGET in done:
-                done = self.entries(tenant_id)
+                done = all_of_it
             if done:
                 self.strike_off(tenant_id, done)
             failed = [entry for entry, kind in pairs if kind is not None]

@@ -135,6 +135,11 @@ class Directory:
             self._ledger.close()
             raise
 
+    @property
+    def ledger(self) -> Path:
+        """The ledger's file."""
+        return self.path / _LEDGER
+
     def _make_ready(self, upgrade_shard: Callable[[Path], None]) -> None:
         """Make what is missing, bring an older library to this format, erase what a crash left; else wait for none."""
         if not (self.path / _TOML).exists() or self.register().format < FORMAT:
@@ -265,7 +270,7 @@ class Directory:
 
     def marks(self) -> list[Mark]:
         """Return the marks that this handle has made, or a process of this host that has died since."""
-        with database_errors():
+        with self._mutex, database_errors():
             every = self._ledger.execute("SELECT shard, handle, process, host FROM unerased").fetchall()
         return [
             (shard, handle)

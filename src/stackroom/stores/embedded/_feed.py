@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import sqlite3
-import threading
-from collections import OrderedDict
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from stackroom._errors import CapabilityError, StackroomError
+from stackroom._errors import CapabilityError, StackroomError, StoreUnavailable
 from stackroom.rankers._failures import log
 from stackroom.rankers._protocol import RankerHealth
 from stackroom.stores.embedded import _told
 from stackroom.stores.embedded._backoff import earliest, microseconds, newest_error
-from stackroom.stores.embedded._book import Book, file_name
+from stackroom.stores.embedded._book import BookIsTorn, file_name
+from stackroom.stores.embedded._books import Books
 from stackroom.stores.embedded._departures import Departures
+from stackroom.stores.embedded._directory import database_errors
+from stackroom.stores.embedded._ledger import FORGET
 from stackroom.stores.embedded._names import directory_name
 from stackroom.stores.embedded._ranked import Consultation, Told
 from stackroom.stores.embedded._rounds import Round
-from stackroom.stores.embedded._shard import is_finished, number_of
+from stackroom.stores.embedded._shard import ShardIsGone, is_finished, number_of
 from stackroom.stores.embedded._turns import Hooks, patience
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stackroom.rankers._plug import Plug
     from stackroom.stores._protocol import Record
     from stackroom.stores.embedded._backoff import Wait
-    from stackroom.stores.embedded._book import Standing
+    from stackroom.stores.embedded._book import Book, Standing
     from stackroom.stores.embedded._directory import Directory, Entry
     from stackroom.stores.embedded._reads import Propose
     from stackroom.stores.embedded._shard import Shard
@@ -58,13 +58,10 @@ class Feed:
         self._plug = plug
         self._directory = directory
         self._clock = clock
-        self._most_books = most_books
-        self._hooks = Hooks(plug.timeout)
+        self._hooks = Hooks(plug.ranker, plug.timeout)
         self._departures = Departures(plug, directory, self._hooks)
-        self._lock = threading.RLock()
-        self._books: OrderedDict[int, Book] = OrderedDict()
-        self._in_use: dict[int, int] = {}
-        self._seen: set[int] = set()
+        self._books = Books(plug.durable_id, most_books, forgets=plug.forget is not None)
+        self._seen: dict[str, int] = {}
         self._name: str | None = None
 
     @property
@@ -102,8 +99,8 @@ class Feed:
 
     def opened(self, shard: Shard) -> None:
         """Deliver what is owed when a shard is first opened."""
-        if shard.number not in self._seen and self.concerns(shard.entry):
-            self._seen.add(shard.number)
+        if self._seen.get(shard.tenant_id) != shard.number and self.concerns(shard.entry):
+            self._seen[shard.tenant_id] = shard.number
             self._forsake(lambda number, book: book.tenant_id == shard.tenant_id and number != shard.number)
             self._departures.look_again()
             self.catch_up(shard, is_forced=True)
@@ -133,9 +130,12 @@ class Feed:
             if self._with_book(shard, lambda book: book.standing.position != position):
                 self.catch_up(shard)
             standing, owed = self._with_book(shard, lambda book: book.look(most + 1))
-        except sqlite3.Error:  # another process is making the book
+        except StoreUnavailable:  # another process is making the book
             return Told(0, [], is_behind=True)
-        return Told(standing.position, owed, bool(standing.is_due or standing.is_filling or len(owed) > most))
+        entries = self._departures.entries(shard.tenant_id)
+        owed += [_told.pair_of(entry) for entry in entries if entry != FORGET]
+        is_behind = standing.is_due or standing.is_filling or FORGET in entries or len(owed) > most
+        return Told(standing.position, owed, bool(is_behind))
 
     def consulted(self, legs: Legs) -> Callable[[Shard], list[Record]]:
         """Return how a search asks both legs of a shard, the dense one through the ranker."""
@@ -157,7 +157,11 @@ class Feed:
             return
         try:
             self._with_book(shard, partial(self._catch_up, shard, seconds, is_forced=is_forced))
-        except (StackroomError, sqlite3.Error) as error:
+        except ShardIsGone:
+            self._departures.look_again()
+            self.deliver_departed(shard.tenant_id)
+            raise
+        except StackroomError as error:
             log.warning("a vector ranker could not be fed now (%s); it is at a later call", type(error).__name__)
 
     def _catch_up(self, shard: Shard, seconds: float, book: Book, *, is_forced: bool) -> None:
@@ -199,22 +203,19 @@ class Feed:
 
     def departed(self, tenant_id: str) -> None:
         """Tell that a tenant went; its shard is no longer there."""
+        self._seen.pop(tenant_id, None)
         self._forsake(lambda _, book: book.tenant_id == tenant_id)
         self._departures.look_again()
         self.deliver_departed(tenant_id)
 
     def missed(self, tenant_id: str) -> None:
         """Tell that a search found no shard of a tenant: when there was one, another process has removed it."""
-        with self._lock:
-            was_there = any(book.tenant_id == tenant_id for book in self._books.values())
-        if was_there:
+        if tenant_id in self._seen:
             self.departed(tenant_id)
 
     def look_for_departed(self) -> None:
         """Find the tenants whose shards have gone or are of a generation that is no longer the collection's."""
-        with self._lock:
-            books = list(self._books.items())
-        gone = {number for number, book in books if self._number_at(book.tenant_id) != number}
+        gone = {number for number, tenant_id in self._books.tenants() if self._number_at(tenant_id) != number}
         self._forsake(lambda number, _: number in gone)
         self._departures.look_again()
 
@@ -229,17 +230,13 @@ class Feed:
 
     def _forsake(self, is_meant: Callable[[int, Book], bool]) -> None:
         """Close the books of shards that are gone; of one in memory, what it says is noted in the ledger."""
-        with self._lock:
-            old = [(number, book) for number, book in self._books.items() if is_meant(number, book)]
-            for number, _ in old:
-                del self._books[number]
-        for number, book in old:
-            if self._plug.durable_id is None:
-                pairs = {*book.look(-1)[1], *(pair for source in book.told() for pair in source.pairs)}
-                self._departures.note(book.tenant_id, [f"{source_id}#{place}" for source_id, place in pairs])
-            with self._lock:
-                if not self._in_use.get(number):
-                    book.close()
+        for book in self._books.take_out(is_meant):
+            try:
+                if self._plug.durable_id is None:
+                    pairs = {*book.look(-1)[1], *(pair for source in book.told() for pair in source.pairs)}
+                    self._departures.note(book.tenant_id, [f"{source_id}#{place}" for source_id, place in pairs])
+            finally:
+                self._books.give_back(book)
 
     def deliver_departed(self, tenant_id: str | None = None, *, is_forced: bool = True) -> None:
         """Deliver what is owed of tenants that are gone: of one, or of all, once their time has come or at once.
@@ -294,41 +291,22 @@ class Feed:
 
     def _with_book(self, shard: Shard, work: Callable[[Book], T]) -> T:
         """Do something with a shard's book, which is made when it is not there."""
-        number = shard.number
-        with self._lock:
-            book = self._books.get(number)
-            if book is None:
-                book = self._books[number] = Book(
-                    shard.path, shard.tenant_id, self._plug.durable_id, forgets=self._plug.forget is not None
-                )
-            self._books.move_to_end(number)
-            self._in_use[number] = self._in_use.get(number, 0) + 1
-        try:
-            return work(book)
-        finally:
-            with self._lock:
-                self._in_use[number] -= 1
-                if self._books.get(number) is not book and not self._in_use[number]:
-                    book.close()
-                self._close_idle()
-
-    def _close_idle(self) -> None:
-        """Close the books used least recently, as many as there are too many; those in memory must stay."""
-        if self._plug.durable_id is None:
-            return
-        for number, book in list(self._books.items()):
-            if len(self._books) <= self._most_books:
-                return
-            if not self._in_use.get(number):
-                del self._books[number]
-                book.close()
+        with database_errors():
+            try:
+                with self._books.used(shard) as book:
+                    return work(book)
+            except BookIsTorn:
+                self._books.begin_anew(shard)
+            try:
+                with self._books.used(shard) as book:
+                    return work(book)
+            except BookIsTorn as error:
+                raise StoreUnavailable(
+                    "the book of a vector ranker is torn each time it is made: check the disk"
+                ) from error
 
     def close(self) -> None:
         """Close the books; what is owed stays so."""
-        with self._lock:
-            books = list(self._books.values())
-            self._books.clear()
-        for book in books:
-            book.close()
+        self._books.close()
         self._departures.close()
         self._hooks.close()

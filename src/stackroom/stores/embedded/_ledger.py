@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from stackroom.stores.embedded._book import closings, file_name
+from stackroom._errors import StoreError
+from stackroom.stores.embedded._book import book_of, closings, file_name, passages_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -26,12 +27,30 @@ _TABLE: Final = (
     " passages INTEGER NOT NULL, PRIMARY KEY (feed, tenant, passage))"
 )
 
+_OWE: Final = "INSERT OR REPLACE INTO departed VALUES (?, ?, ?, ?)"
+
+_LATE_SECONDS: Final = 30.0
+
 
 def depart(ledger: sqlite3.Connection, directory: Path) -> None:
     """Note in the ledger what the books beside a shard say that rankers hold. Call it before the shard goes."""
-    for closing in closings(directory):
-        ids = {f"{source_id}#{place}" for source_id, place in closing.pairs}
-        _depart(ledger, closing.durable_id, closing.tenant_id, ids, forgets=closing.forgets)
+    for book in closings(directory):
+        if isinstance(book, str):
+            _depart_unread(ledger, directory, book)
+        else:
+            ids = {f"{source_id}#{place}" for source_id, place in book.pairs}
+            _depart(ledger, book.durable_id, book.tenant_id, ids, forgets=book.forgets)
+
+
+def _depart_unread(ledger: sqlite3.Connection, directory: Path, book: str) -> None:
+    """Note what a state may hold whose book is torn: what the shard held last, and the tenant as a whole."""
+    found = passages_of(directory)
+    if found is not None:
+        tenant_id, ids = found
+        ledger.execute(_TABLE)
+        ledger.executemany(
+            _OWE, [(book, tenant_id, FORGET, int(not ids)), *((book, tenant_id, name, 1) for name in ids)]
+        )
 
 
 def owed_in(ledger: sqlite3.Connection) -> dict[str, int]:
@@ -43,7 +62,7 @@ def owed_in(ledger: sqlite3.Connection) -> dict[str, int]:
 
 def strike_off_state(ledger: sqlite3.Connection, book: str) -> int:
     """Strike off all that a state of a ranker is owed, named as its books are; return how many passages."""
-    owed = {feed: passages for feed, passages in owed_in(ledger).items() if file_name(feed) == book}
+    owed = {feed: passages for feed, passages in owed_in(ledger).items() if book_of(feed) == book}
     for feed in owed:
         ledger.execute("DELETE FROM departed WHERE feed = ?", (feed,))
     return sum(owed.values())
@@ -54,7 +73,7 @@ def _depart(ledger: sqlite3.Connection, feed: str, tenant_id: str, ids: set[str]
         return
     ledger.execute(_TABLE)
     rows = [(feed, tenant_id, FORGET, len(ids))] if forgets else [(feed, tenant_id, name, 1) for name in sorted(ids)]
-    ledger.executemany("INSERT OR REPLACE INTO departed VALUES (?, ?, ?, ?)", rows)
+    ledger.executemany(_OWE, rows)
 
 
 class Ledger:
@@ -63,8 +82,10 @@ class Ledger:
     def __init__(self, directory: Directory, durable_id: str | None) -> None:
         self._directory = directory
         self._feed = durable_id or ""
+        self._feeds = self._feed, file_name(self._feed)
         self._lock = threading.Lock()
         self._own = None
+        self._is_closed = False
         if durable_id is None:
             self._own = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
             self._own.execute(_TABLE)
@@ -73,6 +94,8 @@ class Ledger:
     def _opened(self) -> Iterator[sqlite3.Connection]:
         if self._own is not None:
             with self._lock:
+                if self._is_closed:
+                    raise StoreError("this store is closed; open the directory again")
                 yield self._own
         else:
             with self._directory.locked() as ledger:
@@ -84,12 +107,25 @@ class Ledger:
         with self._opened() as ledger:
             _depart(ledger, self._feed, tenant_id, set(ids), forgets=forgets)
 
+    def owe_again(self, tenant_id: str, entries: Iterable[str]) -> None:
+        """Note what a tenant's going did not reach or may have been overtaken by, also when the store is closed."""
+        rows = [(self._feed, tenant_id, entry, 1) for entry in entries]
+        if self._own is not None:
+            with suppress(StoreError), self._opened() as ledger:
+                ledger.executemany(_OWE, rows)
+            return
+        with closing(sqlite3.connect(self._directory.ledger, isolation_level=None, timeout=_LATE_SECONDS)) as ledger:
+            ledger.execute("BEGIN IMMEDIATE")
+            ledger.execute(_TABLE)
+            ledger.executemany(_OWE, rows)
+            ledger.execute("COMMIT")
+
     def owed(self) -> dict[str, int]:
         """Return the tenants of which something is owed, and how many passages."""
         with self._opened() as ledger:
             return dict(
                 ledger.execute(
-                    "SELECT tenant, sum(passages) FROM departed WHERE feed = ? GROUP BY tenant", (self._feed,)
+                    "SELECT tenant, sum(passages) FROM departed WHERE feed IN (?, ?) GROUP BY tenant", self._feeds
                 ).fetchall()
             )
 
@@ -97,7 +133,8 @@ class Ledger:
         """Return the passages of a tenant whose going is owed, those that failed last; `FORGET` stands for all."""
         with self._opened() as ledger:
             found = ledger.execute(
-                "SELECT passage FROM departed WHERE feed = ? AND tenant = ? ORDER BY rowid", (self._feed, tenant_id)
+                "SELECT passage FROM departed WHERE feed IN (?, ?) AND tenant = ? ORDER BY rowid",
+                (*self._feeds, tenant_id),
             )
             return [passage for (passage,) in found]
 
@@ -105,8 +142,8 @@ class Ledger:
         """Strike off what was delivered."""
         with self._opened() as ledger:
             ledger.executemany(
-                "DELETE FROM departed WHERE feed = ? AND tenant = ? AND passage = ?",
-                [(self._feed, tenant_id, passage) for passage in passages],
+                "DELETE FROM departed WHERE feed IN (?, ?) AND tenant = ? AND passage = ?",
+                [(*self._feeds, tenant_id, passage) for passage in passages],
             )
 
     def stand_back(self, tenant_id: str, failed: Iterable[str]) -> None:
@@ -114,15 +151,13 @@ class Ledger:
         with self._opened() as ledger:
             ledger.executemany(
                 "INSERT OR REPLACE INTO departed SELECT feed, tenant, passage, passages FROM departed"
-                " WHERE feed = ? AND tenant = ? AND passage = ?",
-                [(self._feed, tenant_id, passage) for passage in failed],
+                " WHERE feed IN (?, ?) AND tenant = ? AND passage = ?",
+                [(*self._feeds, tenant_id, passage) for passage in failed],
             )
 
-    def strike_off_all(self, tenant_id: str) -> None:
-        """Strike off all of a tenant: it was forgotten."""
-        self.strike_off(tenant_id, self.entries(tenant_id))
-
     def close(self) -> None:
-        """Let it go."""
-        if self._own is not None:
-            self._own.close()
+        """Let it go, when nobody is at it."""
+        with self._lock:
+            self._is_closed = True
+            if self._own is not None:
+                self._own.close()

@@ -9,6 +9,7 @@ import numpy as np
 
 from stackroom.stores import _ranking
 from stackroom.stores.embedded import _codes, _derived, _segments, _told
+from stackroom.stores.embedded._book import torn_beside
 from stackroom.stores.embedded._sidefiles import SideFileIsTorn
 from stackroom.stores.embedded._vectors import RowsFile, codes_file, stored_quantiser, vectors_of
 
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 DELIVER_OR_FORGET: Final = (
     "open the library with it and call sync_ranker, or without it and call forget_ranker with that name if it never"
+    " comes back"
+)
+
+FEED_OR_FORGET: Final = (
+    "open the library with it, and it is fed anew, or without it and call forget_ranker with that name if it never"
     " comes back"
 )
 
@@ -80,7 +86,10 @@ def statistics(shard: Shard) -> ShardStatistics:
 
 def problems(shard: Shard) -> Iterator[tuple[str, bool]]:
     """Yield what is wrong with a shard, and whether everything derived written anew mends it."""
-    book, owed = _told.owed_beside(shard)
+    torn = list(torn_beside(shard.path))
+    for name in torn:
+        yield f"the book of a vector ranker is torn ({name}): {FEED_OR_FORGET}", False
+    book, owed = ("", 0) if torn else _told.owed_beside(shard)
     if owed:
         yield f"{owed} passages are owed to a vector ranker ({book}): {DELIVER_OR_FORGET}", False
     with shard.reading(_as_it_is) as (reader, state):

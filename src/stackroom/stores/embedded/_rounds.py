@@ -6,11 +6,13 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
+from stackroom._errors import StackroomError
 from stackroom.rankers._failures import log
 from stackroom.stores.embedded import _told
 from stackroom.stores.embedded._backoff import wait_of
 from stackroom.stores.embedded._book import Standing
 from stackroom.stores.embedded._ledger import FORGET
+from stackroom.stores.embedded._shard import ShardIsGone
 from stackroom.stores.embedded._turns import MOST_FAILURES, Report
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ class Round:
         self._after = 0
         self._last_error: str | None = None
         self._is_over = False
+        self._has_gone = False
 
     def deliver(self) -> None:
         """Deliver what is owed."""
@@ -96,7 +99,11 @@ class Round:
         if entries and (self._retries or self._departures.is_time(tenant_id, self._now)):
             with self._shard.reading(_told.position_of) as (reader, _):
                 gone = [passage for passage in entries if not _told.holds(reader, passage)]
-            self._departures.strike_off(tenant_id, set(entries) - set(gone))
+            there = set(entries) - set(gone)
+            if there:  # whoever told of the earlier tenant may have overtaken what was told of this one
+                self._book.owe(_told.pair_of(passage) for passage in there)
+                self._book.keep()
+                self._departures.strike_off(tenant_id, there)
             self._is_over = self._departures.tell(tenant_id, gone, self._turn, self._now).is_left
         return not self._is_over
 
@@ -109,9 +116,36 @@ class Round:
         finally:
             self._hear(report, were_tried=True)
             self._is_over |= report.outcomes != [None]
+            self._see_whether_it_went([FORGET])
+        self._stop_if_it_went()
         if not self._is_over:
             self._book.clear()
         return not self._is_over
+
+    def _see_whether_it_went(self, told: Sequence[str]) -> None:
+        """Look, after every series of calls, whether the tenant went meanwhile: then what was told is owed again.
+
+        Whoever removed the tenant may have told of that before these calls ended.
+        """
+        if not self._is_there():
+            self._departures.owe_again(self._shard.tenant_id, told)
+            self._has_gone = True
+
+    def _stop_if_it_went(self) -> None:
+        if self._has_gone:
+            raise ShardIsGone
+
+    def _is_there(self) -> bool:
+        try:
+            return self._shard.is_there()
+        except StackroomError:  # it cannot be seen: then what is owed of it is owed as if it were gone
+            return False
+
+    def _hear_late(self, late: Owed) -> None:
+        """Take in that a call that had been given up has returned."""
+        is_noted = self._book.owe_again(late, self._now, self._now + wait_of(1))
+        if not is_noted or not self._is_there():
+            self._departures.owe_again(self._shard.tenant_id, [late.passage_id])
 
     def _deliver_all(self) -> None:
         """Note what is new and deliver it, until there is no more; what the hooks themselves have written included."""
@@ -160,12 +194,21 @@ class Round:
         in_row = self._tried_in_row if were_tried else min(self._in_row, MOST_FAILURES - 1)
         report = Report()
         try:
-            self._hooks.call(self._turn, steps, report, in_row, lambda place: self._book.owe_again(owed[place]))
+            self._hooks.call(
+                self._turn,
+                steps,
+                report,
+                in_row,
+                may_go_on=self._is_there,
+                when_late=lambda place: self._hear_late(owed[place]),
+            )
         finally:
+            self._see_whether_it_went([item.passage_id for item in owed])
             self._hear(report, were_tried=were_tried)
             pairs = list(zip(owed, report.outcomes, strict=False))
             self._book.strike_off(item for item, kind in pairs if kind is None)
             self._book.stand_back(item for item, kind in pairs if kind is not None)
+        self._stop_if_it_went()
 
     def _hear(self, report: Report, *, were_tried: bool) -> None:
         """Take in how calls went."""
@@ -189,7 +232,7 @@ class Round:
             return
         if self._last_error is not None:
             log.warning("a vector ranker failed with %s when it was told; passages are owed to it", self._last_error)
-        level, next_try = before.level, before.next_try
+        level, next_try = max(before.level, after.level), before.next_try or after.next_try
         if self._last_error is not None and (next_try is None or self._retries):
             level += 1
             next_try = self._now + wait_of(level)

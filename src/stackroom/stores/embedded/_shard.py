@@ -138,6 +138,19 @@ class Shard:
                     reader.execute("ROLLBACK")
                 self._give_back(reader)
 
+    def is_there(self) -> bool:
+        """Tell whether this is the tenant's shard still; also of one that was closed meanwhile."""
+        try:
+            with database_errors(), self._telling_that_it_went():
+                reader = self._borrow()
+                try:
+                    self._state(reader)
+                finally:
+                    self._give_back(reader)
+        except ShardIsGone:
+            return False
+        return True
+
     @contextmanager
     def writing(self, look: Look[T]) -> Iterator[tuple[sqlite3.Connection, T]]:
         """Write in one transaction: committed at the end, rolled back when anything is raised.

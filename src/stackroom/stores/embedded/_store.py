@@ -29,7 +29,7 @@ from stackroom.stores._protocol import (
 from stackroom.stores._tenants import merged, page_of
 from stackroom.stores.embedded import _maintenance, _reads, _writes
 from stackroom.stores.embedded._access import TRIES, Access, Again
-from stackroom.stores.embedded._book import drop_book, file_name, names_of
+from stackroom.stores.embedded._book import book_of, drop_book, names_of
 from stackroom.stores.embedded._directory import LOCK_SECONDS, Directory, Entry
 from stackroom.stores.embedded._feed import Feed
 from stackroom.stores.embedded._ledger import owed_in, strike_off_state
@@ -409,7 +409,7 @@ class EmbeddedStore:
         with self._directory.locked() as ledger:
             owed = owed_in(ledger)
         for durable_id, passages in owed.items():
-            what = f"{passages} passages of removed tenants are owed to a vector ranker ({file_name(durable_id)})"
+            what = f"{passages} passages of removed tenants are owed to a vector ranker ({book_of(durable_id)})"
             found.append(Problem("ledger.db", f"{what}: {_maintenance.DELIVER_OR_FORGET}", is_mended_by_compact=False))
         for entry in self._directory.register().collections.values():
             for path in self._shards.paths_of(entry):

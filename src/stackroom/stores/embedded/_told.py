@@ -126,11 +126,17 @@ def unit_rows(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray(scaled / _ranking.row_norms(scaled)[:, None], dtype=np.float32)
 
 
+def pair_of(passage_id: str) -> Pair:
+    """Return the source's id and the index that a passage's id consists of."""
+    source_id, _, place = passage_id.rpartition("#")
+    return source_id, int(place)
+
+
 def holds(reader: sqlite3.Connection, passage_id: str) -> bool:
     """Tell whether a shard holds a passage."""
-    source_id, _, place = passage_id.rpartition("#")
-    found = reader.execute(f"{_SOURCE} WHERE source_id = ?", (source_id,)).fetchone()
-    return found is not None and (source_id, int(place)) in Noted(*found).pairs
+    pair = pair_of(passage_id)
+    found = reader.execute(f"{_SOURCE} WHERE source_id = ?", pair[:1]).fetchone()
+    return found is not None and pair in Noted(*found).pairs
 
 
 def owed_pairs(shard: Shard, book: Book) -> set[Pair]:

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
+from weakref import WeakValueDictionary
 
 from stackroom.rankers._calls import NOT_BEGUN, Calls
 from stackroom.rankers._failures import TIMED_OUT, kind_of
@@ -95,18 +96,43 @@ class Report:
     is_left: bool = False
 
 
-class Hooks:
-    """Calls hooks, each within `timeout` seconds."""
+class _Turns:
+    """The turns of one ranker's tenants, whatever stores of this process it is plugged into, one after another too."""
 
-    def __init__(self, timeout: float | None) -> None:
-        self._calls = Calls(timeout)
+    def __init__(self, ranker: object) -> None:
+        self._ranker = ranker  # held, so that no other object has its identity meanwhile
         self._lock = threading.Lock()
         self._turns: dict[str, Turn] = defaultdict(Turn)
 
-    def turn_of(self, tenant_id: str) -> Turn:
-        """Return the turn of a tenant."""
+    def of(self, tenant_id: str) -> Turn:
         with self._lock:
             return self._turns[tenant_id]
+
+
+_EVERY: Final[WeakValueDictionary[int, _Turns]] = WeakValueDictionary()
+"""The turns of each ranker, by its identity: kept by the stores it is plugged into, and by calls under way."""
+
+_EVERY_LOCK: Final = threading.Lock()
+
+
+def _turns_of(ranker: object) -> _Turns:
+    with _EVERY_LOCK:
+        turns = _EVERY.get(id(ranker))
+        if turns is None:
+            turns = _EVERY[id(ranker)] = _Turns(ranker)
+        return turns
+
+
+class Hooks:
+    """Calls a ranker's hooks, each within `timeout` seconds."""
+
+    def __init__(self, ranker: object, timeout: float | None) -> None:
+        self._calls = Calls(timeout)
+        self._turns = _turns_of(ranker)
+
+    def turn_of(self, tenant_id: str) -> Turn:
+        """Return the turn of a tenant: all that use this ranker in this process share it."""
+        return self._turns.of(tenant_id)
 
     def call(
         self,
@@ -114,17 +140,20 @@ class Hooks:
         steps: Sequence[Callable[[], object]],
         report: Report,
         in_row: int = 0,
+        *,
+        may_go_on: Callable[[], bool] = lambda: True,
         when_late: Callable[[int], object] = lambda _place: None,
     ) -> None:
         """Call one after the other, until the last, or the eighth failure in a row, or one that takes too long.
 
-        That one has failed with TimeoutError; when it returns after all, `when_late` hears its place. `report` is
-        filled while they run: what is no `Exception` is raised, and what came before it stands there.
+        Before each, `may_go_on` is asked. One that takes too long has failed with TimeoutError; when it returns after
+        all, `when_late` hears its place. `report` is filled while they run: what is no `Exception` is raised, and what
+        came before it stands there.
         """
         outcomes: list[str | None] = []
         turn.begin_calls()
         try:
-            result = self._calls.run(partial(_call, turn, steps, outcomes, in_row, when_late))
+            result = self._calls.run(partial(_call, self._turns, turn, steps, outcomes, in_row, may_go_on, when_late))
         except BaseException:  # a hook's, or of who waits: then a call may still be under way
             report.is_left = turn.leave()
             report.outcomes += outcomes
@@ -144,17 +173,19 @@ class Hooks:
 
 
 def _call(
+    _turns: _Turns,  # kept while the call is under way, also when every store has let it go
     turn: Turn,
     steps: Sequence[Callable[[], object]],
     outcomes: list[str | None],
     in_row: int,
+    may_go_on: Callable[[], bool],
     when_late: Callable[[int], object],
     call: Call[None],
 ) -> None:
     _IS_IN_A_HOOK.set(True)  # in this call's own context
     try:
         for step in steps:
-            if not call.step() or in_row >= MOST_FAILURES:
+            if not call.step() or in_row >= MOST_FAILURES or not may_go_on():
                 return
             outcome = _outcome(step)
             if call.is_abandoned:
