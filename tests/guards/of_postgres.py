@@ -50,6 +50,13 @@ POSTGRES: Final = (
         _tests("security", "sees_them_no_more"),
     ),
     Guard(
+        "no filter widens the lock of a scope",
+        f"{_PACKAGE}._policies",
+        "found = asked if found is None or asked < found else found",
+        "found = asked | (found or set())",
+        _tests("security", "never_widens"),
+    ),
+    Guard(
         "no rights to partitions under the lock",
         f"{_PACKAGE}._schema",
         "if not is_locked:  # a policy",
