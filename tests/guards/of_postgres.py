@@ -22,6 +22,20 @@ POSTGRES: Final = (
         _tests("topics", "does_not_hold"),
     ),
     Guard(
+        "all is compared unless the index was asked for",
+        f"{_PACKAGE}._store",
+        "_reads.Dense(exact_limit if walks_index else None,",
+        "_reads.Dense(exact_limit or 10_000,",
+        _tests("graph", "by_default"),
+    ),
+    Guard(
+        "an answer of the index says so",
+        f"{_PACKAGE}._reads",
+        "(WALKED,) if is_walked else ()",
+        "()",
+        _tests("graph", "says_that_it_may"),
+    ),
+    Guard(
         "how far a walk may go",
         f"{_PACKAGE}._dense",
         '"query": vector_text(query), "depth": walk.depth, "needed"',
@@ -48,6 +62,13 @@ POSTGRES: Final = (
         'return setting(ANY_GROUP, "yes" if _groups(where) is None else "no")',
         "return ANY_GROUP_SEEN",
         _tests("security", "sees_them_no_more"),
+    ),
+    Guard(
+        "a DSN of characters that none can hold is shown to nobody",
+        f"{_PACKAGE}._connections",
+        "except (psycopg.ProgrammingError, UnicodeError):",
+        "except psycopg.ProgrammingError:",
+        _tests("connections", "shows_nothing_of_where"),
     ),
     Guard(
         "no filter widens the lock of a scope",

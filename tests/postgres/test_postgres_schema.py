@@ -54,7 +54,7 @@ def test_libraries_in_different_schemas_share_nothing(room: Room) -> None:
 
 def test_names_of_tables_are_never_longer_than_the_database_keeps(room: Room) -> None:
     prefix = "p" * 32
-    store = room.store(prefix=prefix, partitions=12)
+    store = room.store(prefix=prefix, partitions=12, exact_limit=1_000)
     store.create_collection("c" * 63, SPEC)
     ((longest,),) = room.ask(
         "SELECT max(length(relname)) FROM pg_class WHERE relnamespace = current_schema::regnamespace "
@@ -64,9 +64,12 @@ def test_names_of_tables_are_never_longer_than_the_database_keeps(room: Room) ->
     assert room.ask(f"SELECT indexname FROM pg_indexes WHERE indexname LIKE '{prefix}%_direction'")
 
 
-def test_what_schema_sql_prints_is_what_a_store_makes(room: Room) -> None:
-    room.ask(schema_sql("c", SPEC, schema=room.schema, prefix="printed_"))
-    room.store(prefix="made_").create_collection("c", SPEC)
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("partitions", [0, 2])
+def test_what_schema_sql_prints_is_what_a_store_makes(room: Room, indexed: Any, partitions: int) -> None:
+    options: dict[str, Any] = {"partitions": partitions}
+    room.ask(schema_sql("c", SPEC, schema=room.schema, prefix="printed_", vector_index=indexed, **options))
+    room.store(prefix="made_", exact_limit=1_000 if indexed else None, **options).create_collection("c", SPEC)
 
     def shape(prefix: str) -> list[tuple[Any, ...]]:
         return room.ask(

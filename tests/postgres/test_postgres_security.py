@@ -221,8 +221,8 @@ def test_a_replace_that_has_looked_at_other_groups_sees_them_no_more(
 def test_a_partition_that_is_asked_by_its_name_tells_nothing(locked: Locked) -> None:
     """Policies of a table do not hold for its partitions: the role must have no rights to those."""
     sql = schema_sql(
-        "parts", CollectionSpec(2, "m"), schema=locked.room.schema, partitions=2, row_level_security=True,
-        role=locked.role,
+        "parts", CollectionSpec(2, "m"), schema=locked.room.schema, partitions=2, vector_index=True,
+        row_level_security=True, role=locked.role,
     )  # fmt: skip
     locked.room.ask(sql)
     store = locked.store(exact_limit=1_000)

@@ -36,23 +36,24 @@ def schema_sql(
     schema: str = "public",
     prefix: str = "stackroom_",
     partitions: int = 0,
-    vector_index: bool = True,
+    vector_index: bool = False,
     row_level_security: bool = False,
     role: str | None = None,
     upgrade_from: int | None = None,
 ) -> str:
     """Return the statements that make a library's tables, and a collection's when one is named: for a migration.
 
-    The first part may be run again and again, the collection's part once. The arguments are those of PostgresStore;
+    The first part may be run again and again, the collection's part once. The arguments are those of PostgresStore,
+    `vector_index` for one with an `exact_limit`;
     `role` is the role that a locked-down application connects as: it is granted what the store needs and no more.
     With `upgrade_from`, a format that a store's error named, the statements bring a library to today's instead.
     """
     names = Names(schema, prefix)
     if upgrade_from is not None:
         since = require_size("upgrade_from", upgrade_from, least=1)
-        return "".join(f"{statement};\n" for statement in upgrade_statements(names, since))
         if since >= FORMAT:
             raise ValueError(f"upgrade_from must be an older format than today's {FORMAT}: there is nothing to upgrade")
+        return "".join(f"{statement};\n" for statement in upgrade_statements(names, since))
     statements = [EXTENSION, schema_statement(names), *library_statements(names)]
     if name is not None:
         if not isinstance(spec, CollectionSpec):
