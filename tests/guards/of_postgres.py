@@ -87,9 +87,16 @@ POSTGRES: Final = (
     Guard(
         "commits wait for every replica",
         f"{_PACKAGE}._replica",
-        "if not waits_for_all(standbys, connected):",
+        "if not waits_for_all(standbys):",
         "if not standbys:",
         _tests("replica", "may_lag"),
+    ),
+    Guard(
+        "commits wait for the replica that is read",
+        f"{_PACKAGE}._replica",
+        "_check_is_waited_for(standbys, receivers, senders)\n    if commits",
+        "if commits",
+        _tests("replica", "cut_off"),
     ),
     Guard(
         "commits of others wait until the replica shows them",

@@ -314,6 +314,14 @@ def _pool_of(dsn: str, size: int, timeout: float) -> ConnectionPool[Any]:
     )
 
 
+def application_name_of(conninfo: str) -> str:
+    """Return the name by which a connection of these options is known to the server."""
+    import psycopg
+
+    options = psycopg.conninfo.conninfo_to_dict(conninfo)
+    return str(options.get("application_name") or options.get("fallback_application_name") or "")
+
+
 def _checked_pool(pool: Any) -> Any:
     from psycopg_pool import ConnectionPool
 
