@@ -64,8 +64,9 @@ def test_a_search_is_one_round_trip(library: Library, round_trips: list[int], mo
     assert len(round_trips) == 1
 
 
+@pytest.mark.usefixtures("library")
 def test_a_fusion_that_scores_what_one_leg_found_by_the_other_takes_two_more(
-    room: Room, library: Library, round_trips: list[int]
+    room: Room, round_trips: list[int]
 ) -> None:
     weighted = Library(room.store(), "library", HashingEmbedder(16), fusion=Weighted(0.5))
     weighted.search("warm", scope=SCOPE)

@@ -42,8 +42,8 @@ def open_postgres(dsn: str, *, manage_schema: bool = True) -> PostgresStore:
     """Open the store in a database whose DSN may name options of ours beside the driver's.
 
     They stand behind the `?`: `schema`, `prefix`, `lock_timeout` (seconds), `pool_size`, `exact_limit`,
-    `row_level_security`, `manage_schema` and `exact` (true or false). A locked store makes no tables. ValueError names the option that is
-    wrong, and shows no value.
+    `row_level_security`, `manage_schema` and `exact` (true or false). A locked store makes no tables. ValueError
+    names the option that is wrong, and shows no value.
     """
     from stackroom.stores.postgres import PostgresStore
 
