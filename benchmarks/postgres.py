@@ -21,6 +21,7 @@ import psycopg
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
+import graphs
 from corpus import DIMENSION, SHARES, TENANTS, Corpus, scopes
 from plans import print_plans
 from recall import measure
@@ -78,7 +79,7 @@ class Ours:
     """PostgresStore, searched through a Library."""
 
     def __init__(self, dsn: str) -> None:
-        self.store = PostgresStore(dsn, vector_index=False)
+        self.store = PostgresStore(dsn, vector_index=False, exact_limit=10_000)
         self.store.create_collection(COLLECTION, CollectionSpec(DIMENSION, str(FINGERPRINT)))
         self.exact = PostgresStore(dsn, exact=True)
         self._embedder = GivenVectors()
@@ -362,6 +363,7 @@ def main() -> None:
     parser.add_argument("--passages", type=int, default=100_000)
     parser.add_argument("--queries", type=int, default=30)
     parser.add_argument("--recall", action="store_true", help="Recall by scope size alone, with groups of three kinds.")
+    parser.add_argument("--graphs", action="store_true", help="Recall where vectors leave a graph poorly connected.")
     parser.add_argument("--plans", action="store_true", help="The plans of PostgresStore alone.")
     parser.add_argument("--exact-limit", type=int, default=10_000, help="With --recall: the store's option.")
     parser.add_argument("--sides", nargs="+", default=[*SIDES], choices=[*SIDES])
@@ -370,6 +372,9 @@ def main() -> None:
     machine = f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     print(f"# {arguments.passages:,} passages, {DIMENSION} dimensions, {machine}")
     with running(settings=SETTINGS) as server:
+        if arguments.graphs:
+            graphs.measure(server.dsn)
+            return
         if arguments.recall:
             measure(server.dsn, arguments.passages, arguments.queries, arguments.exact_limit)
             print(f"\nload at the end {os.getloadavg()[0]:.1f}")

@@ -12,7 +12,7 @@ from stackroom._filters import Filter, matches
 from stackroom._model import Note
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from stackroom.stores import Match, Record
     from stackroom.stores._legs import Ranked
@@ -39,12 +39,16 @@ class Check:
         """Count anew: the legs are asked again."""
         self.dropped = 0
 
+    def heed(self, notes: Iterable[Note]) -> None:
+        """Keep what a store says of its own answer, in our words."""
+        for note in notes:
+            if note.code in STORE_NOTES:
+                self.notes.setdefault(note.code, Note(note.code, STORE_NOTES[note.code]))
+
     def kept(self, found: Sequence[Match], where: Filter | None = None) -> list[Match]:
         """Return the matches that fulfil the condition, or the narrower one asked; each id once. Count the others."""
         asked = self.where if where is None else where
-        for note in getattr(found, "notes", ()):
-            if note.code in STORE_NOTES:
-                self.notes.setdefault(note.code, Note(note.code, STORE_NOTES[note.code]))
+        self.heed(getattr(found, "notes", ()))
         kept: dict[tuple[object, object], Match] = {}
         for match in found:
             metadata = match.record.metadata

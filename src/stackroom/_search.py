@@ -157,6 +157,7 @@ class Search:
             for note in rankings.notes:
                 if note.code in RANKER_NOTES:  # a store speaks for its ranker and for nobody else
                     self.note(note)
+            self.check.heed(rankings.notes)
             dense, lexical = self.check.distinct(rankings.dense), self.check.distinct(rankings.lexical)
             chosen[:] = self._chosen(replace(rankings, dense=dense, lexical=lexical))
             expected[:] = [rankings.id_of(candidate.key) for _, candidate in chosen]

@@ -127,6 +127,8 @@ WRONG = {
     "lock_timeout=s3cret": "lock_timeout",
     "lock_timeout=-1": "lock_timeout",
     "pool_size=1.5": "pool_size",
+    "exact_limit=many": "exact_limit",
+    "exact_limit=999": "exact_limit",
     "row_level_security=s3cret": "row_level_security",
     "manage_schema=1": "manage_schema",
     "row_level_security=true&manage_schema=true": "manage_schema",

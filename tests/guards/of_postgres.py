@@ -22,6 +22,20 @@ POSTGRES: Final = (
         _tests("topics", "does_not_hold"),
     ),
     Guard(
+        "all is compared unless the index was asked for",
+        f"{_PACKAGE}._store",
+        "_reads.Dense(exact_limit if walks_index else None,",
+        "_reads.Dense(exact_limit or 10_000,",
+        _tests("graph", "by_default"),
+    ),
+    Guard(
+        "an answer of the index says so",
+        f"{_PACKAGE}._reads",
+        "(WALKED,) if is_walked else ()",
+        "()",
+        _tests("graph", "says_that_it_may"),
+    ),
+    Guard(
         "how far a walk may go",
         f"{_PACKAGE}._dense",
         '"query": vector_text(query), "depth": walk.depth, "needed"',
@@ -50,6 +64,20 @@ POSTGRES: Final = (
         _tests("security", "sees_them_no_more"),
     ),
     Guard(
+        "a DSN of characters that none can hold is shown to nobody",
+        f"{_PACKAGE}._connections",
+        "except (psycopg.ProgrammingError, UnicodeError):",
+        "except psycopg.ProgrammingError:",
+        _tests("connections", "shows_nothing_of_where"),
+    ),
+    Guard(
+        "no filter widens the lock of a scope",
+        f"{_PACKAGE}._policies",
+        "found = asked if found is None or asked < found else found",
+        "found = asked | (found or set())",
+        _tests("security", "never_widens"),
+    ),
+    Guard(
         "no rights to partitions under the lock",
         f"{_PACKAGE}._schema",
         "if not is_locked:  # a policy",
@@ -59,9 +87,16 @@ POSTGRES: Final = (
     Guard(
         "commits wait for every replica",
         f"{_PACKAGE}._replica",
-        "if not waits_for_all(standbys, connected):",
+        "if not waits_for_all(standbys):",
         "if not standbys:",
         _tests("replica", "may_lag"),
+    ),
+    Guard(
+        "commits wait for the replica that is read",
+        f"{_PACKAGE}._replica",
+        "_check_is_waited_for(standbys, receivers, senders)\n    if commits",
+        "if commits",
+        _tests("replica", "cut_off"),
     ),
     Guard(
         "commits of others wait until the replica shows them",

@@ -80,6 +80,12 @@ SECRETS = {
     "no such socket": "postgresql://Zq7user:Zq7pass@/Zq7base?host=/Zq7",
     "cannot be read": "postgresql://Zq7user:Zq7pass@[/Zq7base",
     "no such option": "host=Zq7 password=Zq7pass nonsense=1",
+    "a lone surrogate": "postgresql://Zq7user:Zq7\udc80pass@/Zq7base",
+    "a lone surrogate, by keys": "host=/Zq7 password=Zq7\ud800pass",
+    "U+0000": "postgresql://Zq7user:Zq7\0pass@/Zq7base?host=/Zq7",
+    "bytes that are no UTF-8": "postgresql://Zq7user:Zq7%80pass@/Zq7base?host=/Zq7",
+    "a U+0000 written out": "postgresql://Zq7user:Zq7%00pass@/Zq7base?host=/Zq7",
+    "a port that is none": "postgresql://Zq7user:Zq7pass@h:Zq7/Zq7base",
 }
 
 
@@ -87,6 +93,13 @@ SECRETS = {
 def test_what_cannot_be_reached_shows_nothing_of_where_it_is(dsn: str) -> None:
     with pytest.raises((StoreUnavailable, ValueError)) as raised:
         PostgresStore(SECRETS[dsn], connect_timeout=1)
+    assert "Zq7" not in _said(raised.value)
+
+
+@pytest.mark.parametrize("dsn", SECRETS)
+def test_nor_does_the_replica_that_cannot_be_reached(room: Room, dsn: str) -> None:
+    with pytest.raises((StoreUnavailable, ValueError)) as raised:
+        room.store(read_dsn=SECRETS[dsn], connect_timeout=1)
     assert "Zq7" not in _said(raised.value)
 
 
@@ -126,6 +139,7 @@ def _said(error: BaseException | None) -> str:
     said = ""
     while error is not None:
         said += f"{error!s} {error!r} "
+        assert not isinstance(error, UnicodeError), "which holds all of the text"
         error = error.__cause__ or error.__context__
     return said
 

@@ -57,14 +57,14 @@ class TestLockedPostgresStore(StoreConformance):
         return lambda: MigratedStore(room, role)
 
 
-class TestPartitionedPostgresStore(StoreConformance):
+class TestPartitionedPostgresStoreWithAnIndex(StoreConformance):
     @pytest.fixture
     def store(self, room: Room) -> VectorStore:
-        return room.store(partitions=4)
+        return room.store(partitions=4, exact_limit=1_000)
 
     @pytest.fixture
     def reopen(self, room: Room) -> Callable[[], VectorStore]:
-        return room.store
+        return lambda: room.store(exact_limit=1_000)
 
 
 class TestExactPostgresStoreOfAPool(StoreConformance):

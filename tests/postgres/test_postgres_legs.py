@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.postgres_room import Room
 
-from stackroom import Library, Scope, Source
+from stackroom import RRF, Library, Scope, Source, Weighted
 from stackroom.embedders import HashingEmbedder
 from stackroom.filters import And, Eq
 from stackroom.stores import CollectionSpec, LexicalQuery, PostgresStore, Record
@@ -50,7 +50,7 @@ def round_trips(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def library(room: Room) -> Library:
-    made = Library(room.store(), "library", HashingEmbedder(16))
+    made = Library(room.store(), "library", HashingEmbedder(16), fusion=RRF())
     for number in range(8):
         made.index_source(Source(f"s{number}", "doc", "t", ["g"], [f"red fox {number}", f"blue hen {number}"]))
     made.search("warm", scope=SCOPE)
@@ -62,6 +62,17 @@ def test_a_search_is_one_round_trip(library: Library, round_trips: list[int], mo
     answer = library.search("red fox", scope=SCOPE, mode=mode)
     assert len(answer) == (8 if mode == "lexical" else 10)
     assert len(round_trips) == 1
+
+
+@pytest.mark.usefixtures("library")
+def test_a_fusion_that_scores_what_one_leg_found_by_the_other_takes_two_more(
+    room: Room, round_trips: list[int]
+) -> None:
+    weighted = Library(room.store(), "library", HashingEmbedder(16), fusion=Weighted(0.5))
+    weighted.search("warm", scope=SCOPE)
+    round_trips.clear()
+    assert len(weighted.search("red fox", scope=SCOPE)) == 10
+    assert len(round_trips) == 3  # both legs; the words of what only the dense one found; the end
 
 
 def test_texts_that_are_long_are_read_of_what_is_chosen_alone(library: Library, round_trips: list[int]) -> None:

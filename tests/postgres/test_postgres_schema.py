@@ -54,7 +54,7 @@ def test_libraries_in_different_schemas_share_nothing(room: Room) -> None:
 
 def test_names_of_tables_are_never_longer_than_the_database_keeps(room: Room) -> None:
     prefix = "p" * 32
-    store = room.store(prefix=prefix, partitions=12)
+    store = room.store(prefix=prefix, partitions=12, exact_limit=1_000)
     store.create_collection("c" * 63, SPEC)
     ((longest,),) = room.ask(
         "SELECT max(length(relname)) FROM pg_class WHERE relnamespace = current_schema::regnamespace "
@@ -64,9 +64,12 @@ def test_names_of_tables_are_never_longer_than_the_database_keeps(room: Room) ->
     assert room.ask(f"SELECT indexname FROM pg_indexes WHERE indexname LIKE '{prefix}%_direction'")
 
 
-def test_what_schema_sql_prints_is_what_a_store_makes(room: Room) -> None:
-    room.ask(schema_sql("c", SPEC, schema=room.schema, prefix="printed_"))
-    room.store(prefix="made_").create_collection("c", SPEC)
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("partitions", [0, 2])
+def test_what_schema_sql_prints_is_what_a_store_makes(room: Room, indexed: Any, partitions: int) -> None:
+    options: dict[str, Any] = {"partitions": partitions}
+    room.ask(schema_sql("c", SPEC, schema=room.schema, prefix="printed_", vector_index=indexed, **options))
+    room.store(prefix="made_", exact_limit=1_000 if indexed else None, **options).create_collection("c", SPEC)
 
     def shape(prefix: str) -> list[tuple[Any, ...]]:
         return room.ask(
@@ -198,7 +201,9 @@ def as_format_1(room: Room) -> None:
     for (name,) in room.ask(
         "SELECT indexname FROM pg_indexes WHERE indexname LIKE 'stackroom_%_terms' AND schemaname = current_schema"
     ):
-        room.ask(f"ALTER INDEX {name} RESET (gin_pending_list_limit)")
+        parts = room.ask(f"SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = '{name}'::regclass")
+        for (part,) in parts or [(name,)]:
+            room.ask(f"ALTER INDEX {part} RESET (gin_pending_list_limit)")
     room.ask("ALTER SEQUENCE stackroom_term_numbers NO CYCLE")
     room.ask("UPDATE stackroom_library SET format = 1")
 
@@ -213,36 +218,49 @@ def comes_round(room: Room) -> bool:
 
 def limits(room: Room) -> list[tuple[Any, ...]]:
     return room.ask(
-        "SELECT reloptions FROM pg_class WHERE relkind = 'i' AND relname LIKE 'stackroom_passages_%_terms' "
-        "AND relnamespace = current_schema::regnamespace"
+        "SELECT c.reloptions FROM pg_class c JOIN pg_am m ON m.oid = c.relam WHERE c.relkind = 'i' "
+        "AND m.amname = 'gin' AND pg_get_indexdef(c.oid) LIKE '%(terms)%' "
+        "AND c.relnamespace = current_schema::regnamespace"
     )
 
 
-def test_an_older_format_is_brought_up_to_date_when_it_is_opened(room: Room) -> None:
-    store = room.store()
+@pytest.mark.parametrize("partitions", [0, 2])
+def test_an_older_format_is_brought_up_to_date_when_it_is_opened(room: Room, partitions: int) -> None:
+    store = room.store(partitions=partitions)
     for name in ("c", "d"):
         store.create_collection(name, SPEC)
     store.replace("c", [record()], where=TENANT)
     as_format_1(room)
-    assert limits(room) == [(None,)] * 2
+    indexes = 2 * max(partitions, 1)
+    assert limits(room) == [(None,)] * indexes
     again = room.store()
-    assert limits(room) == [(["gin_pending_list_limit=512"],)] * 2
+    assert limits(room) == [(["gin_pending_list_limit=512"],)] * indexes
     assert comes_round(room)
     assert room.ask("SELECT format FROM stackroom_library") == [(FORMAT,)]
     assert again.count("c", where=TENANT) == 1
     assert again.stands_on == store.stands_on
 
 
-def test_an_older_format_is_left_alone_without_ddl_and_the_migration_is_named(room: Room) -> None:
-    room.store().create_collection("c", SPEC)
+@pytest.mark.parametrize("partitions", [0, 2])
+def test_an_older_format_is_left_alone_without_ddl_and_the_migration_is_named(room: Room, partitions: int) -> None:
+    room.store(partitions=partitions).create_collection("c", SPEC)
     as_format_1(room)
-    with pytest.raises(StoreError, match=r"schema_sql\(upgrade_from=1\)"):
+    with pytest.raises(StoreError, match="upgrade_from=1") as refused:
         room.store(manage_schema=False)
-    assert limits(room) == [(None,)]
-    room.ask(schema_sql(schema=room.schema, upgrade_from=1))
+    indexes = max(partitions, 1)
+    assert limits(room) == [(None,)] * indexes
+    call = str(refused.value).partition("statements of ")[2]
+    assert call == f"schema_sql(schema={room.schema!r}, prefix='stackroom_', upgrade_from=1)"
+    room.ask(eval(call, {"schema_sql": schema_sql}))  # noqa: S307 - the very call that the error names
     assert room.store(manage_schema=False).collection("c") == SPEC
     assert comes_round(room)
-    assert limits(room) == [(["gin_pending_list_limit=512"],)]
+    assert limits(room) == [(["gin_pending_list_limit=512"],)] * indexes
+
+
+@pytest.mark.parametrize("version", [0, FORMAT, FORMAT + 1, 99, True, "1"])
+def test_statements_are_printed_for_older_formats_alone(version: Any) -> None:
+    with pytest.raises(ValueError, match="upgrade_from"):
+        schema_sql(upgrade_from=version)
 
 
 def test_a_newer_format_is_refused_and_left_alone(room: Room) -> None:

@@ -12,9 +12,10 @@ from tests.postgres_room import Room
 
 from stackroom import CapabilityError, Conflict, Library, Scope, Source, StoreError
 from stackroom.embedders import HashingEmbedder
-from stackroom.filters import And, Eq, Exists, Filter, In, Range
+from stackroom.filters import All, And, Eq, Exists, Filter, In, Not, Or, Range
 from stackroom.stores import CollectionSpec, LexicalQuery, PostgresStore, Record
 from stackroom.stores.postgres import _store, schema_sql
+from stackroom.stores.postgres._policies import settings_of
 from stackroom.stores.postgres._where import Condition
 
 SPEC = CollectionSpec(8, "hashing@8")
@@ -105,6 +106,50 @@ def test_the_lock_holds_when_the_condition_is_taken_out_of_the_statement(
     assert store.count("c", where=scope()) == 1
 
 
+BESIDE_A_SCOPE: dict[str, Filter] = {
+    "another group": Eq("aclGroups", "h"),
+    "other groups": In("aclGroups", ["h", "x"]),
+    "more groups": In("aclGroups", ["g", "h"]),
+    "within an And": And(And(Eq("aclGroups", "h"))),
+    "twice": And(In("aclGroups", ["x", "h"]), Eq("aclGroups", "h")),
+    "what holds no string": In("aclGroups", [1, True]),
+    "either": Or(Eq("aclGroups", "h"), Eq("aclGroups", "g")),
+    "not none of them": Not(Not(Eq("aclGroups", "h"))),
+    "all of them": All("aclGroups", ["g", "h"]),
+}
+
+
+@pytest.mark.parametrize("beside", BESIDE_A_SCOPE)
+@pytest.mark.parametrize("read", READS)
+def test_what_a_caller_asks_beside_a_scope_never_widens_the_lock(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch, read: str, beside: str
+) -> None:
+    monkeypatch.setattr(_store, "condition", _without_condition)
+    for where in (
+        And(scope(), BESIDE_A_SCOPE[beside]),
+        And(And(And(scope()), Exists("sourceId")), BESIDE_A_SCOPE[beside]),
+    ):
+        assert set(READS[read](store, where)) <= {"mine#0"}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_source_in_the_groups_of_both_a_scope_and_a_filter_is_found(store: PostgresStore, read: str) -> None:
+    store.replace("c", [record("both", groups=("h", "g"))], where=And(Eq("tenantId", "t"), Eq("sourceId", "both")))
+    assert READS[read](store, And(scope(), Eq("aclGroups", "h"))) == ["both#0"]
+    assert READS[read](store, And(scope(groups=("g", "x")), In("aclGroups", ["h", "y"]), Eq("aclGroups", "g"))) == [
+        "both#0"
+    ]
+
+
+def test_a_caller_who_asks_for_fewer_groups_than_the_scope_narrows_the_lock() -> None:
+    def groups(*asked: Filter) -> str:
+        return settings_of("t", And(Eq("tenantId", "t"), *asked))["stackroom.groups"]
+
+    assert groups(In("aclGroups", ["g", "h"]), Eq("aclGroups", "h")) == '{"h"}'
+    assert groups(In("aclGroups", ["g", "h"]), In("aclGroups", [])) == "{}"
+    assert groups(In("aclGroups", ["g"]), In("aclGroups", ["g", "h"])) == '{"g"}'
+
+
 def test_without_the_lock_such_a_statement_would_see_everything(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     open_store = room.store()
     open_store.create_collection("c", CollectionSpec(2, "m"))
@@ -176,8 +221,8 @@ def test_a_replace_that_has_looked_at_other_groups_sees_them_no_more(
 def test_a_partition_that_is_asked_by_its_name_tells_nothing(locked: Locked) -> None:
     """Policies of a table do not hold for its partitions: the role must have no rights to those."""
     sql = schema_sql(
-        "parts", CollectionSpec(2, "m"), schema=locked.room.schema, partitions=2, row_level_security=True,
-        role=locked.role,
+        "parts", CollectionSpec(2, "m"), schema=locked.room.schema, partitions=2, vector_index=True,
+        row_level_security=True, role=locked.role,
     )  # fmt: skip
     locked.room.ask(sql)
     store = locked.store(exact_limit=1_000)

@@ -85,6 +85,15 @@ def recall(store: PostgresStore, exact: PostgresStore, where: Filter, limit: int
     return float(np.mean(found))
 
 
+def judge(store: PostgresStore, exact: PostgresStore, where: Filter, limit: int) -> None:
+    """See that an answer is right, or says that it may lack some."""
+    for question in QUESTIONS:
+        found = store.dense("c", question, where=where, limit=limit)
+        best = exact.dense("c", question, where=where, limit=limit)
+        assert len(found) == len(best)
+        assert [match.id for match in found] == [match.id for match in best] or bool(getattr(found, "notes", ()))
+
+
 @pytest.mark.parametrize("limit", [10, 50])
 @pytest.mark.parametrize("scope", SCOPES)
 def test_recall_holds_whatever_a_scope_has_to_do_with_topics(indexed: Room, scope: str, limit: int) -> None:
@@ -161,12 +170,14 @@ def test_a_walk_that_would_cost_more_than_comparing_all_is_not_begun() -> None:
 
 
 @pytest.mark.usefixtures("eager")
-def test_under_row_level_security_the_index_is_walked_too_and_recall_holds(postgres_dsn: str, asked: list[str]) -> None:
+def test_under_row_level_security_the_index_is_walked_too_and_what_it_may_lack_is_told(
+    postgres_dsn: str, asked: list[str]
+) -> None:
     """There a walk is counted by what it brings of one list of candidates, since nothing tells what it passed."""
     with a_room(postgres_dsn) as room:
         role = f"app_{room.schema}"
         room.ask(f"CREATE ROLE {role} LOGIN")
-        room.ask(schema_sql("c", SPEC, schema=room.schema, row_level_security=True, role=role))
+        room.ask(schema_sql("c", SPEC, schema=room.schema, vector_index=True, row_level_security=True, role=role))
         options: dict[str, Any] = {"manage_schema": False, "row_level_security": True}
         dsn = psycopg.conninfo.make_conninfo(room.dsn, user=role)
         store = room.store(dsn, exact_limit=1_000, **options)
@@ -176,7 +187,7 @@ def test_under_row_level_security_the_index_is_walked_too_and_recall_holds(postg
             exact = room.store(dsn, exact=True, **options)
             for scope in ("random", "own", "scattered"):
                 where = And(Eq("tenantId", "t"), SCOPES[scope])
-                assert recall(store, exact, where, 10) >= 0.99, scope
+                judge(store, exact, where, 10)
             assert "walked" in asked
         finally:
             for of in room.opened:

@@ -41,7 +41,7 @@ def records() -> list[Record]:
 @pytest.fixture(scope="module")
 def indexed(postgres_dsn: str) -> Iterator[Room]:
     with a_room(postgres_dsn) as room:
-        store = room.store()
+        store = room.store(exact_limit=1_000)
         store.create_collection("c", CollectionSpec(DIMENSION, "m"))
         store.replace("c", records(), where=TENANT)
         store.replace(

@@ -75,9 +75,9 @@ def _open_embedded(_dsn: str, directory: str) -> VectorStore:
 def open_postgres(dsn: str, *, manage_schema: bool = True) -> PostgresStore:
     """Open the store in a database whose DSN may name options of ours beside the driver's.
 
-    They stand behind the `?`: `schema`, `prefix`, `lock_timeout` (seconds), `pool_size`, `row_level_security`,
-    `manage_schema` and `exact` (true or false). A locked store makes no tables. ValueError names the option that is
-    wrong, and shows no value.
+    They stand behind the `?`: `schema`, `prefix`, `lock_timeout` (seconds), `pool_size`, `exact_limit`,
+    `row_level_security`, `manage_schema` and `exact` (true or false). A locked store makes no tables. ValueError
+    names the option that is wrong, and shows no value.
     """
     from stackroom.stores.postgres import PostgresStore
 
@@ -142,6 +142,7 @@ _POSTGRES_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {
     "row_level_security": _TRUTHS.__getitem__,
     "manage_schema": _TRUTHS.__getitem__,
     "exact": _TRUTHS.__getitem__,
+    "exact_limit": int,
 }
 
 

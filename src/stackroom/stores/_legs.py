@@ -49,8 +49,8 @@ class Rankings:
     """What the legs found, best first, and what each scored afterwards of that which only the other had found.
 
     A key stands for a record as long as `choose` looks at it; `id_of` answers the record's id. `notes` are for the
-    answer. `instead` says that a ranker failed and what is to be answered without the dense leg: what the lexical leg
-    finds alone, or nothing.
+    answer: a ranker's, or the store's own (`scan_limit`, `lagging`), as in `Matches.notes`. `instead` says that a
+    ranker failed and what is to be answered without the dense leg: what the lexical leg finds alone, or nothing.
     """
 
     id_of: Callable[[Hashable], str]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from stackroom._errors import StoreError, StoreUnavailable
+from stackroom._values import unstorable_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -291,10 +292,12 @@ def _pool_of(dsn: str, size: int, timeout: float) -> ConnectionPool[Any]:
     from psycopg_pool import ConnectionPool
 
     problem: Exception | None = None
+    if unstorable_at(dsn) is not None:  # the driver reads no further than the first, and shows all of the second
+        raise ValueError("dsn holds U+0000 or a lone surrogate, which no DSN can; write it in UTF-8")
     try:
         psycopg.conninfo.conninfo_to_dict(dsn)
         psycopg.connect(dsn, connect_timeout=max(1, round(timeout))).close()
-    except psycopg.ProgrammingError:
+    except (psycopg.ProgrammingError, UnicodeError):  # the latter of bytes that are no UTF-8, written as %XX
         problem = ValueError("dsn cannot be read: write postgresql://user:password@host:port/database")
     except psycopg.OperationalError:
         problem = StoreUnavailable(
@@ -312,6 +315,14 @@ def _pool_of(dsn: str, size: int, timeout: float) -> ConnectionPool[Any]:
         kwargs=options,
         open=True,
     )
+
+
+def application_name_of(conninfo: str) -> str:
+    """Return the name by which a connection of these options is known to the server."""
+    import psycopg
+
+    options = psycopg.conninfo.conninfo_to_dict(conninfo)
+    return str(options.get("application_name") or options.get("fallback_application_name") or "")
 
 
 def _checked_pool(pool: Any) -> Any:

@@ -7,6 +7,9 @@ The vector index is walked by nearness, whatever is allowed. Where what is allow
 its nearest lie among the first of such a walk; where it has a topic of its own and the question another, the walk
 passes thousands before it meets any, and what it meets first is not the nearest. So a walk goes twice as far as would
 do if there were no such tie, and what it brings is taken only when it brought enough.
+
+That proves nothing: where many vectors are the same or nearly so, the graph has no way to some of them. So the index is
+walked only by a store that is given an `exact_limit`, and an answer that it gave says so.
 """
 
 from __future__ import annotations

@@ -91,10 +91,18 @@ def settings_of(tenant_id: str, where: Filter) -> dict[str, str]:
 
 
 def _groups(where: Filter) -> list[str] | None:
-    """Return the groups that a filter asks for by conditions that must hold, or None when it asks for none."""
-    asked = [member for member in conjuncts(where) if isinstance(member, Eq | In) and member.key == keys.GROUPS]
-    values = [value for member in asked for value in (member.values if isinstance(member, In) else [member.value])]
-    return sorted({value for value in values if isinstance(value, str)}) if asked else None
+    """Return the groups that a filter asks for by conditions that must hold, or None when it asks for none.
+
+    The first such condition is the scope's. One behind it, a caller's own, counts where it asks for fewer of the same
+    groups; it never adds one. Nor is what two of them share the answer: a source may be in the groups of both.
+    """
+    found: set[str] | None = None
+    for member in conjuncts(where):
+        if isinstance(member, Eq | In) and member.key == keys.GROUPS:
+            values = member.values if isinstance(member, In) else (member.value,)
+            asked = {value for value in values if isinstance(value, str)}
+            found = asked if found is None or asked < found else found
+    return None if found is None else sorted(found)
 
 
 def _array(groups: list[str]) -> str:

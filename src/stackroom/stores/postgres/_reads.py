@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from stackroom import _keys as keys
+from stackroom._model import Note
 from stackroom._values import unstorable_at
 from stackroom.stores import _ranking
 from stackroom.stores._legs import Rankings
-from stackroom.stores._protocol import Match, Record
+from stackroom.stores._protocol import Match, Matches, Record
 from stackroom.stores.postgres._connections import Rows, Statement
 from stackroom.stores.postgres._dense import JOINED, Graph, Question, Walk, nearest, nearest_by_index
 from stackroom.stores.postgres._lexical import best_worded
@@ -39,6 +40,10 @@ _IF_SMALL: Final = (
     f"{_KEY}, {RECORD}, CASE WHEN {_IS_SMALL} THEN p.text END, CASE WHEN {_IS_SMALL} THEN p.metadata::text END"
 )
 _DIRECTION: Final = "vector_send(p.direction)"
+
+
+WALKED: Final = Note("scan_limit", "the vector index was walked, and not all that is allowed was compared")
+"""What is said of an answer that the index gave: its graph may have no way to what is nearest."""
 
 
 class Key(NamedTuple):
@@ -91,6 +96,14 @@ def _found(row: Sequence[Any]) -> _Found:
     return _Found(Key(number, place), columns, text, own)
 
 
+class _Near(NamedTuple):
+    """What the dense leg found, what others beside it answered, and what is to be said of it."""
+
+    rows: Rows
+    beside: list[Rows]
+    notes: tuple[Note, ...]
+
+
 class TextsAreLong(Exception):
     """A leg found texts that were too long to ride along, and its transaction has ended: search once more."""
 
@@ -139,6 +152,7 @@ class Sizes:
 class Dense:
     """How the dense leg looks: exactly up to `exact_limit` allowed passages; above by the index, where that is quicker.
 
+    Without an `exact_limit` always exactly.
     `is_locked`: under row-level security, where the index tells nothing of what it passes.
     """
 
@@ -211,10 +225,10 @@ def dense(asks: Transaction, place: Place, wanted: Wanted, how: Dense) -> list[M
     """Return the nearest allowed records."""
     columns = f"{_DIRECTION}, {_WHOLE}"
     question = how.question(asks, place, wanted, columns)
-    rows = _near_rows(
+    near = _near_rows(
         asks, place, wanted, how, columns, question, [], last=question is not None and not question.before
     )
-    return [Match(_whole(found), score) for found, score in _nearest(rows[0], wanted)]
+    return Matches((Match(_whole(found), score) for found, score in _nearest(near.rows, wanted)), near.notes)
 
 
 def _near_rows(
@@ -227,8 +241,8 @@ def _near_rows(
     beside: list[Statement],
     *,
     last: bool,
-) -> list[Rows]:
-    """Ask the dense leg's question with others beside it, in one round trip; return its rows, then theirs.
+) -> _Near:
+    """Ask the dense leg's question with others beside it, in one round trip.
 
     When the index found too little, all that is allowed is compared.
     """
@@ -238,9 +252,11 @@ def _near_rows(
     rows = asks.ask(*beside, *before, *asked, *after, size(place), last=last)
     how.sizes.learn(place, rows[-1])
     near = rows[len(beside) + len(before)] if question is not None else []
+    is_walked = question is not None and question.needed > 0
     if question is not None and len(near) < question.needed and wanted.query is not None:
         near = asks.ask(nearest(place.entry, place.condition, wanted.query, wanted.limit, columns).statement)[0]
-    return [near, *rows[: len(beside)]]
+        is_walked = False
+    return _Near(near, rows[: len(beside)], (WALKED,) if is_walked else ())
 
 
 def _nearest(rows: Rows, wanted: Wanted) -> list[tuple[_Found, float]]:
@@ -289,13 +305,14 @@ def legs(asks: Transaction, place: Place, wanted: Wanted, how: Dense, choose: Ch
     question = how.question(asks, place, wanted, columns)
     of_lexical = _words(place, wanted, columns if wanted.across else _IF_SMALL)
     needs_more = wanted.across or how.sizes.has_long_texts(place) or (question is not None and bool(question.before))
-    rows, *worded = _near_rows(asks, place, wanted, how, columns, question, of_lexical, last=not needs_more)
-    if not needs_more and any(_is_long(row) for answer in (rows, *worded) for row in answer):
+    answered = _near_rows(asks, place, wanted, how, columns, question, of_lexical, last=not needs_more)
+    worded = answered.beside
+    if not needs_more and any(_is_long(row) for answer in (answered.rows, *worded) for row in answer):
         how.sizes.learn_of_long_texts(place)
         raise TextsAreLong
-    near = _nearest(rows, wanted)
+    near = _nearest(answered.rows, wanted)
     found = {of.key: of for of, _ in near}
-    rankings = _rankings(asks, place, wanted, near, worded[0] if worded else [], found)
+    rankings = replace(_rankings(asks, place, wanted, near, worded[0] if worded else [], found), notes=answered.notes)
     chosen: list[Any] = choose(rankings)
     return _read(asks, place, [found[key] for key in chosen])
 

@@ -110,12 +110,17 @@ class Register:
         if version != FORMAT:
             raise StoreError(
                 f"the library's tables are of format {version}, this version of Stackroom works with {FORMAT}: "
-                + (f"run schema_sql(upgrade_from={version})" if version < FORMAT else "install a newer one")
+                + (self._upgrade_call(version) if version < FORMAT else "install a newer one")
             )
         if self._is_locked:
             for name in self._all_names():
                 self.look(name)  # which sees that its lock holds
         return str(identity)
+
+    def _upgrade_call(self, version: int) -> str:
+        """Return what prints the statements that this very library needs."""
+        names = f"schema={self._names.schema!r}, prefix={self._names.prefix!r}"
+        return f"run the statements of schema_sql({names}, upgrade_from={version})"
 
     def _all_names(self) -> list[str]:
         asked = Statement(f"SELECT name FROM {self._names.of('collections')} WHERE left(name, 1) <> '{_SPARE}'")

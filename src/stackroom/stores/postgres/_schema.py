@@ -36,20 +36,23 @@ def schema_sql(
     schema: str = "public",
     prefix: str = "stackroom_",
     partitions: int = 0,
-    vector_index: bool = True,
+    vector_index: bool = False,
     row_level_security: bool = False,
     role: str | None = None,
     upgrade_from: int | None = None,
 ) -> str:
     """Return the statements that make a library's tables, and a collection's when one is named: for a migration.
 
-    The first part may be run again and again, the collection's part once. The arguments are those of PostgresStore;
+    The first part may be run again and again, the collection's part once. The arguments are those of PostgresStore,
+    `vector_index` for one with an `exact_limit`;
     `role` is the role that a locked-down application connects as: it is granted what the store needs and no more.
     With `upgrade_from`, a format that a store's error named, the statements bring a library to today's instead.
     """
     names = Names(schema, prefix)
     if upgrade_from is not None:
         since = require_size("upgrade_from", upgrade_from, least=1)
+        if since >= FORMAT:
+            raise ValueError(f"upgrade_from must be an older format than today's {FORMAT}: there is nothing to upgrade")
         return "".join(f"{statement};\n" for statement in upgrade_statements(names, since))
     statements = [EXTENSION, schema_statement(names), *library_statements(names)]
     if name is not None:
@@ -117,9 +120,12 @@ def upgrade_statements(names: Names, since: int) -> Iterator[str]:
     """Yield the statements that bring a library of an older format to this one."""
     if since <= 1:
         index = f'"{names.schema}".{names.prefix}passages_%s_terms'
-        yield (
-            f"DO $$ DECLARE collection text; BEGIN FOR collection IN SELECT token FROM {names.of('collections')} LOOP "
-            f"EXECUTE format('ALTER INDEX {index} SET (gin_pending_list_limit = {_PENDING})', collection); "
+        yield (  # an index over partitions takes no settings, its parts do
+            f"DO $$ DECLARE part regclass; BEGIN FOR part IN SELECT coalesce(p.inhrelid, w.whole)::regclass "
+            f"FROM {names.of('collections')} c "
+            f"CROSS JOIN LATERAL (SELECT format('{index}', c.token)::regclass) AS w(whole) "
+            "LEFT JOIN pg_inherits p ON p.inhparent = w.whole LOOP "
+            f"EXECUTE format('ALTER INDEX %s SET (gin_pending_list_limit = {_PENDING})', part); "
             "END LOOP; END $$"
         )
     if since <= 2:  # noqa: PLR2004 - a format

@@ -66,10 +66,12 @@ class PostgresStore:
     with `manage_schema=False` the store runs no DDL (see `schema_sql`). StoreUnavailable when the server does not
     answer within `connect_timeout` seconds.
 
-    Dense search compares all that is allowed up to `exact_limit` passages (at least 1,000). Above, it walks an HNSW
-    index where that is quicker, and compares all when the walk brings too little; with `exact=True` it always does.
-    `vector_index=False` makes collections without the index, for `build_vector_index` to make it once they are loaded;
-    `partitions` splits a collection's passages by tenant.
+    Dense search compares all that is allowed: its answers are exact, and take longer the more is allowed. With an
+    `exact_limit` (at least 1,000) collections get an HNSW index, and a search that is allowed more passages than that
+    walks it where that is quicker. Then nothing is promised of how many of the nearest it finds, for the index may have
+    no way to some: such an answer says so (the note `scan_limit`, so it is not `complete`). All is compared after all
+    when the walk brings too little, and with `exact=True`. `vector_index=False` makes collections without the index,
+    for `build_vector_index` to make it once they are loaded; `partitions` splits a collection's passages by tenant.
 
     A write waits up to `lock_timeout` seconds for another one of the same source, then StoreUnavailable; with 0 it
     does not wait: Conflict. `row_level_security=True` serves only where the database keeps every scope as a second
@@ -86,7 +88,7 @@ class PostgresStore:
         prefix: str = "stackroom_",
         manage_schema: bool = True,
         exact: bool = False,
-        exact_limit: int = 10_000,
+        exact_limit: int | None = None,
         partitions: int = 0,
         vector_index: bool = True,
         row_level_security: bool = False,
@@ -103,13 +105,15 @@ class PostgresStore:
                 "row_level_security needs manage_schema=False: who makes tables owns them, and can lift the lock"
             )
         names = Names(schema, prefix)
-        require_size("exact_limit", exact_limit, least=1_000)
+        if exact_limit is not None:
+            require_size("exact_limit", exact_limit, least=1_000)
+        walks_index = exact_limit is not None and not exact
         require_size("pool_size", pool_size, least=1)
         check_partitions(partitions)
         check_seconds("lock_timeout", lock_timeout, least=0)
         check_seconds("connect_timeout", connect_timeout, least=0.001)
         self._is_locked = row_level_security
-        self._how = _reads.Dense(None if exact else exact_limit, row_level_security, _reads.Sizes())
+        self._how = _reads.Dense(exact_limit if walks_index else None, row_level_security, _reads.Sizes())
         self._process = os.getpid()
         self._close_lock = threading.Lock()
         self._is_closed = False
@@ -129,7 +133,7 @@ class PostgresStore:
             is_locked=row_level_security,
             lock_timeout=lock_timeout,
             partitions=partitions,
-            vector_index=vector_index and not exact,
+            vector_index=vector_index and walks_index,
         )
         try:
             self._identity = self._register.open()
@@ -147,7 +151,7 @@ class PostgresStore:
             transactions="native",
             swap="native",
             filters=all_filters(),
-            exact=exact,
+            exact=not walks_index,
             durable=True,
             shared=True,
             max_dimension=MAX_DIMENSION,
@@ -189,7 +193,10 @@ class PostgresStore:
         self._register.swap(check_name(name), side, expect, expect_side)
 
     def build_vector_index(self, name: str) -> None:
-        """Make the vector index of a collection that was made without one; its writers wait meanwhile."""
+        """Make the vector index of a collection that was made without one; its writers wait meanwhile.
+
+        It is walked by stores with an `exact_limit`.
+        """
         self._check_open()
         self._register.index(check_name(name))
 
