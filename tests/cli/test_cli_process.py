@@ -68,8 +68,7 @@ def test_json_on_a_stdout_of_ascii_is_whole(here: Path) -> None:
 INTERRUPTED = "stackroom: interrupted; what was written by then stays\n"
 
 PRESSES_AT_IMPORT = """
-import signal, sys
-from stackroom.cli import main
+import runpy, signal, sys
 
 class Presses:
     def find_spec(self, name, path=None, target=None):
@@ -77,7 +76,8 @@ class Presses:
             signal.raise_signal(signal.SIGINT)
 
 sys.meta_path.insert(0, Presses())
-sys.exit(main(["info"]))
+sys.argv = ["stackroom", {command!r}]
+runpy.run_module("stackroom.cli", run_name="__main__", alter_sys=True)
 """
 
 PRESSES_AT_OPENING = """
@@ -93,15 +93,37 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("module", ["stackroom.cli._run", "cyclopts", "rich.console", "stackroom.cli._app"])
+AND_AGAIN = INTERRUPTED.replace("stays\n", "stays: run the same command again to go on\n")
+
+
+@pytest.mark.parametrize(
+    "module", ["numpy", "stackroom._library", "stackroom.cli._run", "cyclopts", "rich.console", "stackroom.cli._app"]
+)
 def test_an_interrupt_while_the_program_loads_ends_with_130_and_one_line(module: str) -> None:
-    ran = run(sys.executable, "-c", PRESSES_AT_IMPORT.format(module=module))
+    ran = run(sys.executable, "-c", PRESSES_AT_IMPORT.format(module=module, command="info"))
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", INTERRUPTED)
 
 
+@pytest.mark.parametrize("command", ["index", "reembed", "copy", "export", "import"])
+def test_an_interrupt_of_what_can_go_on_says_how_also_while_the_program_loads(command: str) -> None:
+    ran = run(sys.executable, "-c", PRESSES_AT_IMPORT.format(module="numpy", command=command))
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", AND_AGAIN)
+
+
+def test_an_interrupt_before_indexing_has_begun_says_how_to_go_on(here: Path) -> None:
+    (here / "a.txt").write_text("word", encoding="utf-8")
+    code = PRESSES_AT_IMPORT.replace('["stackroom", {command!r}]', '["stackroom", *sys.argv[1:]]')
+    ran = run(sys.executable, "-c", code.format(module="stackroom.embedders._model2vec"), "index", "a.txt", *SCOPE)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", AND_AGAIN)
+
+
 def test_what_loads_before_an_interrupt_is_minded_is_next_to_nothing() -> None:
-    code = "import stackroom, sys; before = set(sys.modules); import stackroom.cli; print(*set(sys.modules) - before)"
-    assert set(run(sys.executable, "-c", code).stdout.split()) == {"stackroom.cli", "stackroom.cli._saying"}
+    code = (
+        "import __future__, sys, contextlib, importlib, typing; before = set(sys.modules); "
+        "import stackroom.cli; print(*set(sys.modules) - before)"
+    )
+    loaded = set(run(sys.executable, "-c", code).stdout.split())
+    assert loaded == {"stackroom", "stackroom.cli", "stackroom.cli._saying"}
 
 
 def test_an_interrupt_of_indexing_ends_with_130_and_what_was_written_stays(here: Path) -> None:
@@ -110,7 +132,7 @@ def test_an_interrupt_of_indexing_ends_with_130_and_what_was_written_stays(here:
     code = PRESSES_AT_OPENING.format(name="b.txt")
     ran = run(sys.executable, "-c", code, "index", "a.txt", "b.txt", *SCOPE)
     assert (ran.returncode, ran.stdout) == (130, "")
-    assert ran.stderr == INTERRUPTED.replace("stays\n", "stays: run the same command again to go on\n")
+    assert ran.stderr == AND_AGAIN
     assert run(*PROGRAM, "sources", *SCOPE).stdout.splitlines()[1].startswith("a.txt\t")
 
 

@@ -373,8 +373,9 @@ class Awaited(Watched):
 
 
 def test_an_async_embedder_is_refused_when_made_and_leaves_no_file(path: Path) -> None:
+    embedder: Any = Awaited()
     with pytest.raises(EmbedderError, match="coroutine function"):
-        CachingEmbedder(Awaited(), path)
+        CachingEmbedder(embedder, path)
     assert list(path.parent.iterdir()) == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Final
 
 from stackroom.cli._saying import INTERRUPTED, say
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _FAILED: Final = 1
+_GO_ON: Final = frozenset({"index", "reembed", "copy", "export", "import"})
+"""Commands that do what is left when they are given again."""
+_AGAIN: Final = ": run the same command again to go on"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,7 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return run(arguments)
     except KeyboardInterrupt:
-        say("interrupted; what was written by then stays")
+        given = sys.argv[1:] if arguments is None else arguments
+        say("interrupted; what was written by then stays" + (_AGAIN if given and given[0] in _GO_ON else ""))
         return INTERRUPTED
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.partition(".")[0] not in {"cyclopts", "rich"}:
