@@ -26,10 +26,12 @@ class ExactRanker:
 
     max_candidates = 10_000
     max_limit = 1_000_000
+    durable_id: str | None = None
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         self._indexes = TenantIndexes(_Rows, path)
-        self.durable_id = self._indexes.durable_id
+        if path is not None:
+            self.durable_id = self._indexes.durable_id
 
     def rank_by_similarity(
         self, *, tenant_id: str, query: NDArray[np.float32], candidate_ids: Sequence[str] | None, limit: int
