@@ -123,14 +123,14 @@ def test_a_tenant_made_again_during_anothers_round_is_told_as_it_is_now(open_mor
 def test_a_forgetting_that_ends_after_the_tenant_was_made_again_is_made_up_for(open_more: OpenMore) -> None:
     state = ExactRanker()
     mine, others = Shares(state), Shares(state)
-    library, other = open_more(mine), open_more(others)
+    library, other = open_more(mine, ranker_timeout=0.1), open_more(others)
     mine.held = "forget"
     with going_on(lambda: library.index_source(source("first", "apple fruit")), mine):
+        _wait_until(lambda: health(library).last_error == "TimeoutError")
         other.remove_tenant("t")
         other.index_source(source("s", "apple fruit"))
-    sync(library)
-    assert held_by(state) == {"s#0": [1.0, 0.0, 0.0]}
-    assert health(library).owed == 0
+    _wait_until(lambda: len(mine.forgotten) > 0)
+    _wait_until(lambda: sync(library).owed == 0 and held_by(state) == {"s#0": [1.0, 0.0, 0.0]})
 
 
 def test_a_call_that_ends_late_in_a_tenant_removed_by_another_is_taken_back(open_more: OpenMore) -> None:

@@ -175,7 +175,8 @@ class Book:
             raise BookIsTorn
         if self._version != _VERSION:
             self._make_tables(durable_id, forgets=forgets)
-        self._connection.execute("UPDATE feed SET forgets = ? WHERE forgets != ?", (forgets, forgets))
+        if self._connection.execute("SELECT forgets FROM feed").fetchone() != (forgets,):  # else nobody is waited for
+            self._connection.execute("UPDATE feed SET forgets = ?", (forgets,))
 
     def _make_tables(self, durable_id: str | None, *, forgets: bool) -> None:
         self._connection.execute("BEGIN IMMEDIATE")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import groupby
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from stackroom._errors import StackroomError
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 _MOST_ECHOES: Final = 4
 """So often a round looks again for what its own hooks have written; more waits for the next round."""
+
+_BETWEEN_LOOKS: Final = 0.05
+"""Seconds within which calls go on without a look whether their tenant is still there."""
 
 _ALL_IS_WELL: Final = (0, None, None, None, 0, 0)
 """The failures and times of a feed that owes nothing."""
@@ -72,6 +76,7 @@ class Round:
         self._last_error: str | None = None
         self._is_over = False
         self._has_gone = False
+        self._looked = 0.0
 
     def deliver(self) -> None:
         """Deliver what is owed."""
@@ -134,6 +139,14 @@ class Round:
     def _stop_if_it_went(self) -> None:
         if self._has_gone:
             raise ShardIsGone
+
+    def _may_go_on(self) -> bool:
+        """Look between calls whether the tenant is still there, though not after each of many quick ones."""
+        now = monotonic()
+        if now < self._looked + _BETWEEN_LOOKS:
+            return True
+        self._looked = now
+        return self._is_there()
 
     def _is_there(self) -> bool:
         try:
@@ -199,7 +212,7 @@ class Round:
                 steps,
                 report,
                 in_row,
-                may_go_on=self._is_there,
+                may_go_on=self._may_go_on,
                 when_late=lambda place: self._hear_late(owed[place]),
             )
         finally:
