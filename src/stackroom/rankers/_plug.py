@@ -32,8 +32,6 @@ MOST_ABANDONED: Final = 4
 
 _DEFAULT_MOST: Final = 10_000
 
-_END: Final = object()
-
 
 @dataclass(frozen=True, slots=True)
 class Answered:
@@ -75,7 +73,7 @@ class Plug:
     ) -> Answered | Failure:
         """Ask once, and read the answer up to 2 · limit + 100 items, all within the time allowed.
 
-        Of what has no length it is asked for one more, which is not looked at: only so its end can be told.
+        What has no length and gives as many is taken to have more: whether it has shows only by reading on.
         """
 
         def work(_call: Call[Answered]) -> Answered:
@@ -159,10 +157,7 @@ def _read(answer: Iterable[object], bound: int) -> Answered:
     refuse_coroutine(answer)
     iterator = iter(answer)
     items = [read_item(item) for item in islice(iterator, bound)]
-    if isinstance(answer, Sized):
-        unread = max(0, len(answer) - bound)
-    else:  # whether there is more shows only by asking for it
-        unread = int(len(items) == bound and next(iterator, _END) is not _END)
+    unread = max(0, len(answer) - bound) if isinstance(answer, Sized) else int(len(items) == bound)
     if inspect.isgenerator(iterator):
         _close(iterator)
     return Answered(items, unread)
