@@ -294,6 +294,12 @@ def test_the_warning_counts_passages_that_are_to_be_written(folder: Folder) -> N
         folder.index(max_chunk_chars=50)
 
 
+def test_a_turn_over_the_ceiling_is_warned_of_however_passages_are_cut(folder: Folder) -> None:
+    folder["a.vtt"] = f"WEBVTT\n\n00:00.000 --> 00:01.000\n{'word ' * 1000}\n"
+    with pytest.warns(InputCeilingWarning, match="1 of 1 passages"):
+        assert folder.index(max_chunk_chars=2000).over_ceiling == 1
+
+
 # A write that waits for its next attempt
 
 

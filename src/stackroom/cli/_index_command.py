@@ -246,7 +246,7 @@ def _table(outcome: Outcome) -> Table:
         "tokens": f"{outcome.tokens:,}",
     }
     if outcome.cost is not None:
-        rows["cost"] = f"{outcome.cost:,.6f}"
+        rows["cost"] = f"{outcome.cost:,.6f}, in the currency of --price"
     if left_out := ", ".join(_left_out(outcome)):
         rows["left out"] = left_out
     table = Table(box=None, show_header=False, pad_edge=False)

@@ -11,6 +11,7 @@ from stackroom._model import NO_METADATA, Source, Tier, name_of
 from stackroom.indexing._folder_options import check_folder_options, suffix_loaders
 from stackroom.indexing._folder_run import FolderRun
 from stackroom.indexing._inside import inside
+from stackroom.indexing._loaders import OF_TURNS
 from stackroom.indexing._options import ceiling_of, check_shared, expiry_of, warn_of_ceiling
 from stackroom.indexing._plan import Planner
 from stackroom.indexing._stored import StoredFolder, strings
@@ -115,7 +116,8 @@ def index_folder(
         cancel=cancel,
         on_progress=on_progress,
     )
-    if not dry_run and (loaders or max_chars > ceiling[0]):
+    holds_uncut = loaders or any(file.suffix in OF_TURNS for file in run.walked.files)
+    if not dry_run and (holds_uncut or max_chars > ceiling[0]):
         over, of = run.count_over_ceiling()
         advice = "give a smaller max_chars"
         warn_of_ceiling("index_folder", over, f"{of} passages", ceiling, advice, stacklevel=2)

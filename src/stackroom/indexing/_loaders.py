@@ -181,6 +181,9 @@ _OF_TEXT: Final[Mapping[str, Loader]] = MappingProxyType(
         ".docx": load_docx,
     }
 )
+OF_TURNS: Final = frozenset({".vtt", ".srt"})
+"""Files whose passages are whole turns, however long."""
+
 _OF_PASSAGES: Final[Mapping[str, Callable[..., Loaded]]] = MappingProxyType(
     {
         ".vtt": load_webvtt,
