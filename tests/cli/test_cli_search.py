@@ -76,7 +76,7 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
 def test_no_line_is_wider_than_the_terminal(
     stackroom: CommandLine, width: int, monkeypatch: pytest.MonkeyPatch, here: Path
 ) -> None:
-    (here / "long.md").write_text(f"# {'Title ' * 40}\n\n{'word ' * 80}{'x' * 300}", encoding="utf-8")
+    (here / "long.md").write_text(f"# {'Title ' * 30}\n\n{'word ' * 80}{'x' * 300}", encoding="utf-8")
     stackroom.index("long.md", "--tag", "t" * 100)
     on_a_terminal(monkeypatch, width)
     scope = ("--tenant", "acme", "--group", "staff")
@@ -110,13 +110,13 @@ def test_an_id_that_is_longer_than_the_terminal_is_wide_is_folded(
 
 def test_in_a_pipe_a_row_is_a_line_of_whole_cells(stackroom: CommandLine, here: Path) -> None:
     name = "long " * 20 + ".md"
-    (here / name).write_text(f"# {'Title ' * 40}\n\n{'word ' * 80}", encoding="utf-8")
+    (here / name).write_text(f"# {'Title ' * 30}\n\n{'word ' * 80}", encoding="utf-8")
     stackroom.index(name, "--tag", "t" * 100, "--tag", "u")
     scope = ("--tenant", "acme", "--group", "staff")
     rows = [line.split("\t") for line in stackroom("sources", *scope).out.splitlines()]
     assert rows[0] == ["source", "title", "kind", "folder", "tags", "groups", "passages"]
     assert rows[1] == ["budget.md", "Budget", "document", "plans", "money", "staff", "2"]
-    assert rows[2] == [name, ("Title " * 40).strip(), "document", "", f"{'t' * 100}, u", "staff", "1"]
+    assert rows[2] == [name, ("Title " * 30).strip(), "document", "", f"{'t' * 100}, u", "staff", "1"]
     assert re.search(rf"^tags +{'t' * 100}, u$", stackroom("show", name, *scope).out, re.MULTILINE)
     lines = stackroom("search", "word", *scope, "--source", name).out.splitlines()
     assert lines[1].strip().startswith(f"{name}#0  ·  ")
@@ -213,7 +213,7 @@ def test_show_tells_what_is_not_visible_like_what_is_absent(stackroom: CommandLi
     hidden = stackroom("show", "kickoff.vtt", "--tenant", "acme", "--group", "staff")
     absent = stackroom("show", "absent", "--tenant", "acme", "--group", "staff")
     assert (hidden.code, hidden.out) == (1, "")
-    assert hidden.err == absent.err
+    assert hidden.err.replace("kickoff.vtt", "absent") == absent.err
 
 
 def test_show_prints_properties_and_passages(stackroom: CommandLine) -> None:

@@ -106,6 +106,9 @@ def test_a_search_asks_for_no_more_than_it_may_nor_again_for_what_is_exhausted(p
             seen.append(top_k)
             return [SimpleNamespace(source_id="one")] * min(top_k, passages)
 
+        def count(self, **_options: Any) -> int:
+            return passages
+
     library: Any = OneSource()
     measured = evaluate(library, {"1": "red"}, {"1": {"one": 1}}, scope=SCOPE)
     assert seen == asked * 3
