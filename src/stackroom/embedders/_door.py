@@ -53,7 +53,7 @@ def check_embedder(embedder: Embedder) -> EmbedderLimits:
     if isinstance(embedder, str):
         raise EmbedderError(
             "an embedder is an object, not its name: from stackroom.embedders import LocalEmbedder, HashingEmbedder, … "
-            "and give one, such as HashingEmbedder()"
+            "and give one, such as HashingEmbedder(), or wrap a function of yours in FunctionEmbedder"
         )
     check_methods(embedder)
     return EmbedderLimits(
