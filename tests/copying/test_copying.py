@@ -14,7 +14,7 @@ import pytest
 from tests.library.doubles import HandClock, RecordingEmbedder, source
 from tests.postgres_room import Room
 
-from stackroom import Conflict, EmbedderMismatch, IndexingCancelled, Library, Scope, StoreError, StoreUnavailable
+from stackroom import Conflict, EmbedderMismatch, IndexingCancelled, Library, Scope, StoreError
 from stackroom.copying import CopyProgress, CopyReport, copy_collection, export_collection, import_collection
 from stackroom.filters import And, Eq, Exists
 from stackroom.indexing import CancelToken
@@ -394,7 +394,7 @@ def test_other_files_are_not_touched(tmp_path: Path) -> None:
         assert path.read_bytes() == content
     with pytest.raises(StoreError, match="no such file"):
         import_collection(tmp_path / "none", MemoryStore())
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreError, match="there is no directory"):
         export_collection(store, tmp_path / "no folder" / "file")
 
 
