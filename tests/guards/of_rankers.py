@@ -276,13 +276,5 @@ RANKERS: Final = tuple(
             "torn_books",
             "beside_a_torn_book and garbage",
         ),
-        (
-            "the end of a ranker's answer is asked for",
-            f"{_RANKERS}._plug",
-            " and next(iterator, _END) is not _END",
-            "",
-            "answers",
-            "at_the_bound",
-        ),
     )
 )
