@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+_LONGEST_KEPT: Final = 32
+"""Characters of words whose hash is kept for the next text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class HashingEmbedder:
         """Return the unit-length vector of a text, shape (dimension,); queries and passages are alike."""
         counts = np.zeros(self.dimension, dtype=np.float64)
         for word, times in Counter(lexical_tokens(text)).items():
-            hashed = _hash(word)
+            hashed = _hash_of_word(word) if len(word) <= _LONGEST_KEPT else _hash(word)
             counts[hashed % self.dimension] += -times if hashed >> 63 else times
         if not counts.any():
             counts[slot_of(text, self.dimension)] = 1.0
@@ -64,6 +68,11 @@ class HashingEmbedder:
 def slot_of(text: str, dimension: int) -> int:
     """Return where the vector of a text without words has its 1."""
     return _hash(text) % dimension
+
+
+@lru_cache(maxsize=65_536)
+def _hash_of_word(word: str) -> int:
+    return _hash(word)
 
 
 def _hash(text: str) -> int:
