@@ -231,7 +231,8 @@ def test_other_receivers_of_the_log_do_not_matter(deployment: Deployment) -> Non
     with (other / "postgresql.auto.conf").open("a") as file:
         file.write(f"primary_conninfo = 'host={primary.sockets} user=postgres application_name=third'\n")
     with started(primary.programs, other, {}):
-        until(primary, "SELECT count(*) FROM pg_stat_replication", 2)
+        until(primary, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'", 2)
+        until(primary, "SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum')", 1)
         PostgresStore(primary.dsn, read_dsn=deployment.replica.dsn).close()
     until(primary, "SELECT count(*) FROM pg_stat_replication", 1)
 
