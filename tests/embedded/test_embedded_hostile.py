@@ -6,6 +6,7 @@ import collections
 import itertools
 import multiprocessing
 import os
+import shutil
 import sqlite3
 import threading
 import time
@@ -19,7 +20,9 @@ import pytest
 from stackroom import StoreError
 from stackroom.filters import And, Eq, Exists, Filter, In
 from stackroom.stores import CollectionSpec, EmbeddedStore, LexicalQuery, Record
-from stackroom.stores.embedded import _codes, _derived, _reads, _segments, _shards, _vectors, _writes
+from stackroom.stores.embedded import _codes, _derived, _reads, _segments, _shard, _shards, _vectors, _writes
+from stackroom.stores.embedded._names import listed
+from stackroom.stores.embedded._schema import make_tables
 from stackroom.stores.embedded._shard import create_shard
 
 T = Eq("tenantId", "t")
@@ -221,6 +224,48 @@ def test_a_tenant_removed_and_made_again_and_again_troubles_no_reader_nor_writer
     while not errors.empty():
         seen[errors.get()] += 1
     assert not seen
+
+
+def test_a_shard_is_seen_by_nobody_before_it_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, seen = made(tmp_path), []
+
+    def looked_at(connection: sqlite3.Connection, *arguments: Any) -> None:
+        make_tables(connection, *arguments)
+        seen.append([path.name for path in (tmp_path / "1").glob("[!.]*")])
+
+    monkeypatch.setattr(_shard, "make_tables", looked_at)
+    store.replace("c", [record("t", "s", 0)], where=of("t", "s"))
+    assert seen == [[]]
+    assert store.count("c", where=T) == 1
+    store.close()
+
+
+def test_a_directory_that_goes_while_it_is_looked_at_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(_path: Path, _pattern: str) -> Any:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "glob", gone)
+    assert listed(Path("anywhere")) == []
+
+
+def test_a_directory_is_erased_though_somebody_still_adds_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, erase, late = made(tmp_path), shutil.rmtree, [1, 1, 1]
+
+    def erased(path: Path, **options: Any) -> None:
+        erase(path, **options)
+        if path.name.startswith(".removed-") and late:
+            late.pop()
+            path.mkdir()
+            (path / "shard.db-shm").touch()
+
+    store.replace("c", [record("t", "s", 0)], where=of("t", "s"))
+    monkeypatch.setattr(shutil, "rmtree", erased)
+    assert store.delete("c", where=T) == 1
+    assert list((tmp_path / "1").iterdir()) == []
+    assert not late
+    store.close()
 
 
 def test_a_read_begun_before_a_removal_ranks_by_what_was_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

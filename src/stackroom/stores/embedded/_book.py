@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from stackroom.rankers._failures import log
+from stackroom.stores.embedded._names import listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -430,7 +431,7 @@ def _is_torn(error: sqlite3.Error) -> bool:
 
 def torn_beside(directory: Path) -> Iterator[str]:
     """Yield the names of the books beside a shard that cannot be read whole."""
-    for file in sorted(directory.glob(PATTERN)):
+    for file in listed(directory, PATTERN):
         try:
             with _there(file) as connection:
                 is_whole = connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
@@ -453,7 +454,7 @@ class Closing(NamedTuple):
 
 def closings(directory: Path) -> Iterator[Closing | str]:
     """Read the books that lie beside a shard, for whoever takes the shard away; the name of one that is torn."""
-    for file in directory.glob(PATTERN):
+    for file in listed(directory, PATTERN):
         yield _closing(file)
 
 

@@ -24,6 +24,7 @@ from stackroom.stores._protocol import CollectionSpec
 from stackroom.stores.embedded._book import PATTERN
 from stackroom.stores.embedded._holders import HOST, Holder
 from stackroom.stores.embedded._ledger import depart
+from stackroom.stores.embedded._names import listed
 from stackroom.text._arguments import is_whole_number
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ FORMAT: Final = 2
 
 LOCK_SECONDS: Final = 30.0
 """How long a write waits for another writer before it gives up."""
+
+_TRIES: Final = 10
+"""How often a directory is erased that others add to."""
 
 _TOML: Final = "library.toml"
 _LEDGER: Final = "ledger.db"
@@ -208,7 +212,7 @@ class Directory:
         """Bring an older library to this format. Begun and killed, it goes on at the next opening."""
         old = self.register()
         for entry in old.collections.values():
-            for shard in self.generation_path(entry.generation).glob("*"):
+            for shard in listed(self.generation_path(entry.generation)):
                 upgrade_shard(shard)
         self._write(Register(old.collections, old.last_generation))
 
@@ -291,10 +295,10 @@ class Directory:
         """Take a shard's directory away at once for everybody, then erase it. Call it while locked."""
         with database_errors():
             gone = shard.with_name(f".removed-{shard.name}")
-            shutil.rmtree(gone, ignore_errors=True)
+            _erase(gone)
             if shard.exists():
                 shard.rename(gone)
-                shutil.rmtree(gone)
+                _erase(gone)
 
     def orphans(self) -> list[tuple[Path, str]]:
         """Return what nothing names any more: generations and shards that a swap, a drop or a crash has left."""
@@ -304,7 +308,7 @@ class Directory:
             if path.name.isdecimal() and path.name not in live:
                 found.append((path, "a generation that no collection has"))
             elif path.name in live:
-                found += [(left, "what is left of a removed tenant") for left in path.glob(".removed-*")]
+                found += [(left, "what is left of a tenant removed, or begun") for left in listed(path, ".*")]
         return found
 
     def clear(self) -> None:
@@ -346,6 +350,15 @@ def _lives(process: int) -> bool:
     except OSError:
         return True
     return True
+
+
+def _erase(directory: Path) -> None:
+    """Erase a directory that was moved away, also while one who is just opening it makes another file there."""
+    for _ in range(_TRIES):
+        shutil.rmtree(directory, ignore_errors=True)
+        if not directory.exists():
+            return
+    shutil.rmtree(directory)
 
 
 def sync_directory(path: Path) -> None:

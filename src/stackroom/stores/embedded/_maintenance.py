@@ -10,12 +10,14 @@ import numpy as np
 from stackroom.stores import _ranking
 from stackroom.stores.embedded import _codes, _derived, _segments, _told
 from stackroom.stores.embedded._book import torn_beside
+from stackroom.stores.embedded._names import listed
 from stackroom.stores.embedded._sidefiles import SideFileIsTorn
 from stackroom.stores.embedded._vectors import RowsFile, codes_file, stored_quantiser, vectors_of
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -80,8 +82,16 @@ def statistics(shard: Shard) -> ShardStatistics:
             segments=number("SELECT count(*) FROM segment"),
             words=number("SELECT count(*) FROM term"),
             unerased_removals=number("SELECT removals - scrubbed FROM state"),
-            bytes=sum(path.stat().st_size for path in shard.path.iterdir()),
+            bytes=sum(_size(path) for path in listed(shard.path)),
         )
+
+
+def _size(path: Path) -> int:
+    """Return a file's length; 0 when it goes just now."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def problems(shard: Shard) -> Iterator[tuple[str, bool]]:

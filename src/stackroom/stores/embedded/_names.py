@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _PLAIN: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _DEVICES: Final = frozenset(
@@ -24,3 +27,11 @@ def directory_name(tenant_id: str) -> str:
     readable = _UNFIT.sub("", tenant_id)[:20]
     digest = hashlib.blake2b(tenant_id.encode(), digest_size=20).hexdigest()
     return f"t{readable}.{digest}"
+
+
+def listed(directory: Path, pattern: str = "*") -> list[Path]:
+    """Return what lies in a directory under names of a pattern, in order; nothing when it is gone, or goes just now."""
+    try:
+        return sorted(directory.glob(pattern))
+    except FileNotFoundError:  # a directory removed while it is looked at; whether that is told depends on the Python
+        return []

@@ -6,6 +6,7 @@ numbers of the sources it touched; readers of this and other processes catch up 
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -341,16 +342,22 @@ class Shard:
 
 
 def create_shard(path: Path, tenant_id: str, number: int) -> None:
-    """Make a tenant's shard in a directory, whole or not at all. The caller holds the library's lock."""
-    path.mkdir(parents=True, exist_ok=True)
-    connection = connect(path / FILE, mode="rwc")
+    """Make a tenant's shard in a directory, whole or not at all. The caller holds the library's lock.
+
+    It is made under another name, so that nobody opens a file whose tables are still to come.
+    """
+    begun = path.with_name(f".begun-{path.name}")
+    shutil.rmtree(begun, ignore_errors=True)
+    begun.mkdir(parents=True)
+    connection = connect(begun / FILE, mode="rwc")
     try:
         connection.execute("BEGIN IMMEDIATE")
         make_tables(connection, tenant_id, number)
         connection.execute("COMMIT")
     finally:
         connection.close()
-    sync_directory(path)
+    sync_directory(begun)
+    begun.rename(path)
     sync_directory(path.parent)
 
 

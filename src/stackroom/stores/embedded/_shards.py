@@ -13,7 +13,7 @@ from stackroom._errors import StackroomError, StoreError
 from stackroom.stores.embedded import _derived, _writes
 from stackroom.stores.embedded._book import PATTERN
 from stackroom.stores.embedded._ledger import depart
-from stackroom.stores.embedded._names import directory_name
+from stackroom.stores.embedded._names import directory_name, listed
 from stackroom.stores.embedded._postings import ListCache
 from stackroom.stores.embedded._schema import SHARD_FORMAT
 from stackroom.stores.embedded._shard import Shard, ShardIsGone, create_shard, format_of, is_finished, number_of
@@ -48,10 +48,7 @@ class Shards:
 
     def paths_of(self, entry: Entry) -> list[Path]:
         """Return the directories of a generation's shards."""
-        generation = self._directory.generation_path(entry.generation)
-        if not generation.is_dir():
-            return []
-        return sorted(path for path in generation.iterdir() if not path.name.startswith("."))
+        return listed(self._directory.generation_path(entry.generation), "[!.]*")
 
     @contextmanager
     def used(self, path: Path, entry: Entry) -> Iterator[Shard | None]:
@@ -88,7 +85,7 @@ class Shards:
 
     def depart(self, paths: Iterable[Path]) -> None:
         """Note in the ledger what rankers are owed of shards that are about to go; that is durable before they do."""
-        with_books = [path for path in paths if any(path.glob(PATTERN))]
+        with_books = [path for path in paths if listed(path, PATTERN)]
         if with_books:
             with self._directory.locked() as ledger:
                 for path in with_books:
