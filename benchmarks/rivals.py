@@ -70,7 +70,9 @@ class LanceDB:
             }
             for record in records
         ]
-        self._table = self._database.create_table("passages", data=pa.Table.from_pylist(rows, schema), schema=schema)
+        self._table: Any = self._database.create_table(
+            "passages", data=pa.Table.from_pylist(rows, schema), schema=schema
+        )
         self._table.create_scalar_index("tenant", index_type="BITMAP")
         self._table.create_scalar_index("groups", index_type="LABEL_LIST")
         self._table.create_fts_index("text", use_tantivy=False)

@@ -109,7 +109,7 @@ def test_an_embedder_of_coroutines_is_refused(method: str) -> None:
     assert store.collection("library") is None
 
 
-@pytest.mark.parametrize("given", [None, object(), "hashing", HashingEmbedder], ids=str)
+@pytest.mark.parametrize("given", [None, object(), "hashing", HashingEmbedder])
 def test_what_is_no_embedder_is_refused(given: Any) -> None:
     with pytest.raises(EmbedderError):
         Library(MemoryStore(), "library", given)

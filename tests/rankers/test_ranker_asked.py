@@ -196,7 +196,6 @@ def test_only_keyword_arguments_are_passed(three: Open) -> None:
         ({"ranker": HonestRanker(max_candidates=0)}, ValueError),
         ({"ranker": HonestRanker(durable_id="")}, ValueError),
     ],
-    ids=str,
 )
 def test_what_cannot_be_a_ranker_is_refused_and_nothing_is_made(
     tmp_path: Any, options: dict[str, Any], error: type[Exception]
