@@ -14,6 +14,8 @@ from tests.postgres_server import PACKAGE, NoServer, running
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")  # tests call nobody
+
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("local", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ci" if os.environ.get("CI") else "local")

@@ -10,6 +10,7 @@ from typing import Final
 
 from tests.guards.of_copying import COPYING
 from tests.guards.of_indexing import BULK
+from tests.guards.of_integrations import INTEGRATIONS
 from tests.guards.of_postgres import POSTGRES
 from tests.guards.of_rankers import RANKERS
 from tests.guards.of_stores import THE_STORES
@@ -26,4 +27,5 @@ GUARDS: Final = (
     *BULK,
     *RANKERS,
     *COPYING,
+    *INTEGRATIONS,
 )
