@@ -1,4 +1,4 @@
-"""What a store of PostgreSQL is told at its making, and how long what it keeps may be."""
+"""What a store of a database is told at its making, and how long what it keeps may be."""
 
 from __future__ import annotations
 
