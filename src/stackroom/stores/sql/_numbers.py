@@ -49,7 +49,7 @@ class Numbers:
         with self._lock:
             if self._next + count <= self._end:
                 return
-            size = max(_PIECE, 2 * count)
+            size = max(_PIECE, count)
             first = self._take(size)
             if first + size > _END:
                 raise StoreError("the library has used up its numbers; copy it into a new one")

@@ -223,13 +223,13 @@ class Shelves:
         return Writer(connection, self.tables, held, tenant_id, self._numbers), place
 
     def _write(self, work: Callable[[Connection], T]) -> T:
-        """Run a transaction that may need numbers."""
-        for _ in range(_TRIES):
+        """Run a transaction that may need numbers: how many it does in all shows as it goes on."""
+        for attempt in range(_TRIES):
             try:
                 return self._database.write(work)
             except NumbersAreMissing as missing:
                 needed = missing.count
-            self._numbers.refill(needed)
+            self._numbers.refill(needed << attempt)
         raise CapabilityError("this write needs more numbers than there are; write fewer sources at a time")
 
     # Reading

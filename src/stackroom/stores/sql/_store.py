@@ -168,7 +168,8 @@ class SqlStore:
         def check(spec: CollectionSpec) -> Wanted:
             _door.check_fingerprint(spec, fingerprint)
             query = _ranking.unit(_door.query_vector(vector, spec.dimension))
-            return self._reads.Wanted(query, None, _door.check_limit(limit))
+            wanted: Wanted = self._reads.Wanted(query, None, _door.check_limit(limit))
+            return wanted
 
         def look(connection: Connection, place: Place, wanted: Wanted) -> None:
             found.append(self._reads.dense(connection, place, wanted, self._most))
@@ -199,7 +200,8 @@ class SqlStore:
             if asked.vector is not None:
                 _door.check_fingerprint(spec, fingerprint)
                 query = _ranking.unit(_door.query_vector(asked.vector, spec.dimension))
-            return self._reads.Wanted(query, asked.words, asked.limit, asked.across)
+            wanted: Wanted = self._reads.Wanted(query, asked.words, asked.limit, asked.across)
+            return wanted
 
         def look(connection: Connection, place: Place, wanted: Wanted) -> None:
             found.append(self._reads.legs(connection, place, wanted, self._most, choose))
