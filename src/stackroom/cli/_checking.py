@@ -30,7 +30,7 @@ def check_store(
         Parameter(
             name="DSN",
             validator=options.not_blank("DSN"),
-            help="The store: embedded:DIRECTORY of a library, postgresql://…, or memory:.",
+            help="The store: embedded:DIRECTORY of a library, postgresql://…, sql:URL, or memory:.",
         ),
     ],
     /,

@@ -34,7 +34,7 @@ From = Annotated[
     Parameter(
         name="FROM",
         validator=options.not_blank("FROM"),
-        help="The store that is there: embedded:DIRECTORY or postgresql://….",
+        help="The store that is there: embedded:DIRECTORY, postgresql://… or sql:URL.",
     ),
 ]
 To = Annotated[
@@ -42,7 +42,7 @@ To = Annotated[
     Parameter(
         name="TO",
         validator=options.not_blank("TO"),
-        help="The store to copy to: embedded:DIRECTORY, made when missing, or postgresql://….",
+        help="The store to copy to: embedded:DIRECTORY, made when missing, postgresql://… or sql:URL.",
     ),
 ]
 Collection = Annotated[

@@ -32,6 +32,7 @@ COLLECTION: Final = "library"
 """The collection that `Library.open` opens by default."""
 
 _EMBEDDED: Final = "embedded:"
+_SQLITE: Final = "sql:sqlite:///"
 
 _FORMATS: Final = range(1, FORMAT + 1)
 
@@ -98,9 +99,11 @@ def check_is_directory_with_library(place: Path | str) -> Path:
 
 
 def check_is_there(dsn: str) -> None:
-    """Refuse a store's DSN that names a directory without a library: opening it would make one."""
+    """Refuse a store's DSN that names a directory without a library, or no file: opening it would make one."""
     if dsn.startswith(_EMBEDDED):
         check_is_directory_with_library(Path(dsn.removeprefix(_EMBEDDED)))
+    if dsn.startswith(_SQLITE) and not Path(dsn.removeprefix(_SQLITE).partition("?")[0]).exists():
+        raise Refused("there is no SQLite file of this name")
 
 
 def has_library(place: Path | str) -> bool:

@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING, Final
 
 from stackroom.stores.embedded import EmbeddedStore
 from stackroom.stores.memory import MemoryStore
+from stackroom.stores.sql import SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stackroom.stores._protocol import VectorStore
 
-_FORMS: Final = "embedded:DIRECTORY, postgresql://… or memory:"
+_FORMS: Final = "embedded:DIRECTORY, postgresql://…, sql:URL (sql:sqlite:///library.db, sql:mysql://…) or memory:"
 
 
 def open_store(dsn: str) -> VectorStore:
-    """Open the store that a DSN names: `embedded:DIRECTORY` (made when missing), `postgresql://…`, or `memory:`.
+    """Open the store that a DSN names: `embedded:DIRECTORY`, `postgresql://…`, `sql:URL`, or `memory:`.
+
+    A directory, or an SQLite file, is made when missing. `sql:` is followed by a URL as SQLAlchemy writes it.
 
     ValueError when it names none; the message shows nothing of what was given, which may hold a password. ImportError
     with what to install when the store's package is missing, StoreUnavailable when it cannot be reached.
@@ -40,6 +43,12 @@ def _open_postgres(dsn: str, _rest: str) -> VectorStore:
     return PostgresStore(dsn)
 
 
+def _open_sql(_dsn: str, url: str) -> VectorStore:
+    if not url:
+        raise ValueError("sql: wants a URL of SQLAlchemy behind the colon, such as sql:sqlite:///library.db")
+    return SqlStore(url)
+
+
 def _open_memory(_dsn: str, rest: str) -> VectorStore:
     if rest:
         raise ValueError("memory: stands alone; what it holds is gone with the process")
@@ -50,5 +59,6 @@ _OPENERS: Final[dict[str, Callable[[str, str], VectorStore]]] = {
     "embedded": _open_embedded,
     "postgresql": _open_postgres,
     "postgres": _open_postgres,
+    "sql": _open_sql,
     "memory": _open_memory,
 }
