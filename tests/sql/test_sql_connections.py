@@ -29,6 +29,9 @@ SECRETS = {
     "nobody listens there either": "mysql://Zq7user:Zq7pass@127.0.0.1:1/Zq7base",
     "cannot be read": "postgresql://Zq7user:Zq7pass@host:Zq7port/Zq7base",
     "no such directory": "sqlite:////Zq7/none/library.db",
+    "has an option that no driver knows": "mysql://Zq7user:Zq7pass@127.0.0.1:1/Zq7base?Zq7=1",
+    "has an option with a wrong value": "postgresql://Zq7user:Zq7pass@127.0.0.1:1/Zq7base?sslmode=Zq7",
+    "has an option that is no number": "sqlite:////tmp/Zq7.db?timeout=Zq7",
     "is none at all": "Zq7 is no URL",
     "no such driver": "postgresql+Zq7://Zq7user:Zq7pass@127.0.0.1/Zq7base",
 }
@@ -42,7 +45,7 @@ def test_what_cannot_be_reached_shows_nothing_of_where_it_is(kind: str) -> None:
 
 
 def test_a_user_who_may_not_log_in_shows_nothing_of_it(postgres_url: str) -> None:
-    stranger = sa.make_url(postgres_url).set(username="Zq7user", password="Zq7pass")
+    stranger = sa.make_url(postgres_url).set(username="Zq7user", password="Zq7pass")  # noqa: S106 - no password
     with pytest.raises(StoreUnavailable) as raised:
         SqlStore(stranger)
     assert "Zq7" not in said(raised.value)
@@ -152,5 +155,5 @@ def test_a_dsn_names_a_store_in_sql(url: str) -> None:
 
 
 def test_a_dsn_without_a_url_is_refused() -> None:
-    with pytest.raises(ValueError, match="sqlite:///library.db"):
+    with pytest.raises(ValueError, match=r"sqlite:///library\.db"):
         open_store("sql:")

@@ -73,6 +73,7 @@ class Database:
         self._lock_timeout = lock_timeout
         if self._owns_engine:
             sa.event.listen(self._engine, "connect", self._prepare)
+            self._probe()
 
     @property
     def name(self) -> str:
@@ -126,6 +127,19 @@ class Database:
         except exc.SQLAlchemyError as error:
             return self._failed(error, may_have_ended=writes and is_ending)
 
+    def _probe(self) -> None:
+        """See that the driver takes what the URL says; what it finds wrong is not repeated."""
+        try:
+            self._engine.connect().close()
+        except exc.SQLAlchemyError:
+            return  # a database that cannot be reached shows in the first transaction
+        except Exception:  # noqa: BLE001 - drivers raise what they like, with values of the URL in it
+            is_taken = False
+        else:
+            is_taken = True
+        if not is_taken:
+            raise ValueError(f"the driver does not take what this URL says; {_URL}")
+
     def _prepare(self, connection: Any, record: Any) -> None:
         self.dialect.prepare(connection, record.info, self._lock_timeout)
 
@@ -164,15 +178,16 @@ class Database:
 
 def _made(url: str | URL, pool_size: int, connect_timeout: float) -> Engine:
     """Make an engine of a URL; nothing of the URL is ever shown."""
-    problem: Exception | None = None
+    problem: Exception
+    checked = _checked_url(url)
     try:
-        return _engine(_checked_url(url), pool_size, connect_timeout)
-    except (exc.ArgumentError, TypeError, UnicodeError):
-        problem = ValueError(f"this URL cannot be read; {_URL}")
+        return _engine(checked, pool_size, connect_timeout)
     except exc.NoSuchModuleError:
         problem = CapabilityError(
             "SQLAlchemy knows no such database or driver; name SQLite, PostgreSQL, MariaDB, MySQL"
         )
+    except (exc.ArgumentError, TypeError, ValueError):
+        problem = ValueError(f"this URL cannot be read; {_URL}")
     except ImportError as error:
         missing = error.name or "the driver"
         problem = ImportError(
@@ -182,11 +197,16 @@ def _made(url: str | URL, pool_size: int, connect_timeout: float) -> Engine:
 
 
 def _checked_url(url: object) -> URL:
-    if isinstance(url, sa.URL):
-        return url
-    if not isinstance(url, str):
+    if not isinstance(url, str | sa.URL):
         raise ValueError(f"give a URL or a sqlalchemy.Engine, not a {type(url).__name__}")
-    return sa.make_url(url)
+    made = None
+    with suppress(exc.ArgumentError, ValueError):
+        made = sa.make_url(url)
+    if made is not None:
+        if made.get_backend_name() == "sqlite":
+            _check_sqlite_file(made)
+        return made
+    raise ValueError(f"this URL cannot be read; {_URL}")
 
 
 def _engine(url: URL, pool_size: int, connect_timeout: float) -> Engine:
@@ -195,7 +215,6 @@ def _engine(url: URL, pool_size: int, connect_timeout: float) -> Engine:
         url = url.set(drivername=_DRIVERS[url.drivername])
     options: dict[str, Any] = {"pool_size": pool_size, "max_overflow": 0, "pool_timeout": 30.0}
     if kind == "sqlite":
-        _check_sqlite_file(url)
         return sa.create_engine(url, **options)
     seconds = max(1, round(connect_timeout))
     return sa.create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": seconds}, **options)
