@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _PACKAGES = ("mariadb-server-core", "mariadb-common", "mysql-common", "libaio1", "liburing2")
 _PATIENCE = 60.0
 
-_UNSAFE_BUT_QUICK = ("--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=256M", "--skip-log-bin")
+_UNSAFE_BUT_QUICK = ("--innodb-flush-log-at-trx-commit=0", "--skip-log-bin")
 """A power failure may lose data; the death of a client may not."""
 
 
@@ -65,6 +65,7 @@ class Server:
     programs: _Programs
     data: Path
     port: int
+    options: tuple[str, ...]
     process: subprocess.Popen[bytes]
 
     @property
@@ -79,17 +80,21 @@ class Server:
 
     def start(self) -> None:
         """Start it on its data, and wait until it answers."""
-        self.process = _started(self.programs, self.data, self.port)
+        self.process = _started(self.programs, self.data, self.port, self.options)
 
 
 @contextmanager
-def running() -> Iterator[Server]:
-    """Start a server; stop it and erase its data at the end. NoMariadb says why not."""
+def running(*, durable: bool = False) -> Iterator[Server]:
+    """Start a server; stop it and erase its data at the end. NoMariadb says why not.
+
+    With `durable` it acknowledges what is on disk, as it does unless told otherwise.
+    """
     with tempfile.TemporaryDirectory(prefix="stackroom-mariadb-", ignore_cleanup_errors=True) as made:
         programs, data, port = _programs(Path(made)), Path(made) / "data", _free_port()
         data.mkdir()
         _fill(programs, data)
-        server = Server(programs, data, port, _started(programs, data, port))
+        options = () if durable else _UNSAFE_BUT_QUICK
+        server = Server(programs, data, port, options, _started(programs, data, port, options))
         try:
             yield server
         finally:
@@ -102,9 +107,9 @@ def _programs(directory: Path) -> _Programs:
         return _Programs(Path(found), Path(found).resolve().parents[1])
     if not shutil.which("apt-get") or not shutil.which("dpkg"):
         raise NoMariadb("no program mariadbd, and no apt to download it with")
-    for command in (["apt-get", "-q", "download", *_PACKAGES],):
-        if subprocess.run(command, cwd=directory, check=False, capture_output=True).returncode:
-            raise NoMariadb("apt could not download mariadb-server-core")
+    download = ["apt-get", "-q", "download", *_PACKAGES]
+    if subprocess.run(download, cwd=directory, check=False, capture_output=True).returncode:
+        raise NoMariadb("apt could not download mariadb-server-core")
     unpacked = directory / "unpacked"
     for package in directory.glob("*.deb"):
         subprocess.run(["dpkg", "-x", str(package), str(unpacked)], check=True, capture_output=True)  # noqa: S607
@@ -127,7 +132,7 @@ def _fill(programs: _Programs, data: Path) -> None:
         raise NoMariadb(f"mariadbd --bootstrap ended with code {made.returncode}")
 
 
-def _started(programs: _Programs, data: Path, port: int) -> subprocess.Popen[bytes]:
+def _started(programs: _Programs, data: Path, port: int, settings: tuple[str, ...]) -> subprocess.Popen[bytes]:
     options = [
         f"--socket={data / 'socket'}",
         f"--pid-file={data / 'pid'}",
@@ -135,7 +140,9 @@ def _started(programs: _Programs, data: Path, port: int) -> subprocess.Popen[byt
         "--bind-address=127.0.0.1",
         f"--port={port}",
         "--max-connections=300",
-        *_UNSAFE_BUT_QUICK,
+        "--innodb-buffer-pool-size=1G",
+        "--innodb-log-file-size=256M",
+        *settings,
     ]
     process = subprocess.Popen(
         programs.command(data, *options),

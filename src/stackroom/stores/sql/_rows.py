@@ -131,15 +131,16 @@ def postings(source: NewSource, number_of: Mapping[str, int]) -> Iterator[dict[s
     impacts = _bm25.impacts(frequencies, totals).astype(SINGLE)
     places = np.repeat(np.array([record.index for record in source.records], dtype=INT), sizes)
     numbers = np.array([number_of[term] for term in terms], dtype=NUMBER)
+    if not terms:
+        return
     order = np.argsort(numbers, kind="stable")
     firsts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
-    for of_term in np.split(order, firsts[1:]) if len(order) else ():
-        yield {
-            "term": int(numbers[of_term[0]]),
-            "source": source.number,
-            "places": places[of_term].tobytes(),
-            "impacts": impacts[of_term].tobytes(),
-        }
+    in_order = places[order].tobytes(), impacts[order].tobytes()
+    for term, begin, end in zip(
+        numbers[order][firsts].tolist(), (4 * firsts).tolist(), [*(4 * firsts[1:]).tolist(), None], strict=True
+    ):
+        of_places, of_impacts = (every[begin:end] for every in in_order)
+        yield {"term": term, "source": source.number, "places": of_places, "impacts": of_impacts}
 
 
 def parts(text: str) -> list[bytes]:
