@@ -70,7 +70,11 @@ _SQL: Final = {
         "        made.of_source.append(tables.sources.c.tenant == tenant.number)\n",
         "        pass\n",
     ),
-    "the groups": ("_where", "labels.c.what == self.what, labels.c.value.in_(texts)", "labels.c.what == self.what"),
+    "the groups": (
+        "_where",
+        "labels.c.what == self.what, labels.c.value.in_(texts)",
+        "labels.c.what == self.what",
+    ),
     "groups that are no tags": (
         "_where",
         "labels.c.what == self.what, labels.c.value.in_(texts)",
@@ -82,14 +86,20 @@ _SQL: Final = {
         "return everything(self.condition.of_source[:1])",
     ),
     "conditions on a passage": ("_allowed", ".where(within, *place.condition.of_passage)", ".where(within)"),
-    "conditions on a source's other keys": (
-        "_allowed",
-        "            if matches(wanted, metadata):\n",
-        "            if metadata:\n",
+    "conditions on a passage of a page": (
+        "_reads",
+        ".where(place.in_sources, *place.condition.of_passage, ",
+        ".where(place.in_sources, ",
+    ),
+    "conditions on a source's other keys": ("_allowed", "if matches(wanted, metadata):", "if metadata:"),
+    "conditions on a source's other keys in a page": (
+        "_reads",
+        "if (allowed is None or row[1] in allowed) and (",
+        "if (",
     ),
     "conditions on a passage's own keys": ("_allowed", "matches(self.wanted, metadata)", "bool(metadata)"),
     "an empty Or": ("_where", "sa.or_(sa.false(), *parts)", "sa.or_(sa.true(), *parts)"),
-    "a branch that is not known narrows nothing": (
+    "a branch of which nothing is known": (
         "_where",
         "return sa.or_(sa.false(), *known) if len(known) == len(every) else None",
         "return sa.or_(sa.false(), *known)",
@@ -133,7 +143,7 @@ THE_STORES: Final = (
             f"stackroom.stores.sql.{module}",
             text,
             instead,
-            kit("SqlStore", "filters_of_a_scope", "filters_row", "filters_random", "hostile_tenants", "lexical_row"),
+            ("tests/sql/test_sql_scopes.py", "-k", "keep_their_condition and sqlite"),
         )
         for name, (module, text, instead) in _SQL.items()
     ),
@@ -142,7 +152,7 @@ THE_STORES: Final = (
         "stackroom.stores.sql._scores",
         "            t.tenant == place.tenant.number, t.term.in_([term.encode() for term in part])\n",
         "            t.term.in_([term.encode() for term in part])\n",
-        kit("SqlStore", "lexical"),
+        kit("SqlStore", "lexical_row", "lexical_statistics"),
     ),
     Guard(
         "a dense search of too much is refused",
@@ -170,7 +180,7 @@ THE_STORES: Final = (
         "stackroom.stores.sql._places",
         'asked = asked.with_for_update(read=lock == "share")',
         "pass",
-        ("tests/sql/test_sql_writers.py", "-k", "wait_for_each_other and postgres"),
+        ("tests/sql/test_sql_writers.py", "-k", "wait_for_each_other"),
     ),
     Guard(
         "no write between the versions a swap expects and the switch",
