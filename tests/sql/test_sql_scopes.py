@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from stackroom import MetadataValue
 from stackroom.filters import All, And, Contains, Eq, Exists, Filter, In, Ne, Not, NotIn, Or, Range, matches
 from stackroom.stores import CollectionSpec, LexicalQuery, Record, SqlStore
 
-SOURCES = {
+SOURCES: dict[str, dict[str, MetadataValue]] = {
     "plan": {"aclGroups": ["board"], "tags": ["draft"], "kind": "doc", "folderId": "f", "stackroom.tier": "hot"},
     "menu": {"aclGroups": ["staff"], "tags": ["board"], "kind": "doc", "title": "The menu"},
     "talk": {"aclGroups": ["board", "staff"], "kind": "meeting", "folderId": "f ", "stackroom.expiresAt": 10},

@@ -6,8 +6,7 @@ from __future__ import annotations
 def schema_sql(database: str, *, prefix: str = "stackroom_") -> str:
     """Return the statements that make a library's tables, for a store that is opened with `manage_schema=False`.
 
-    `database` is "sqlite", "postgresql", "mariadb" or "mysql". They may be run again and again. A store that finds the
-    tables empty still writes one row of its own into the first.
+    `database` is "sqlite", "postgresql", "mariadb" or "mysql". They may be run again and again.
     """
     from sqlalchemy.engine.url import URL
     from sqlalchemy.schema import CreateTable

@@ -70,12 +70,11 @@ class Shelves:
 
     def _opened(self, *, manage_schema: bool) -> str:
         """See that the tables are there and of our format, making them when that is wanted; answer whose they are."""
-        found = self._library()
-        if found is None and manage_schema:
+        if not self._has_tables():
+            if not manage_schema:
+                raise StoreError(f"this database holds no library under this prefix; {_DESCRIBE}")
             self._database.write(self._make)
-            found = self._library()
-        if found is None:
-            raise StoreError(f"this database holds no library under this prefix; {_DESCRIBE}")
+        found = self._library() or self._database.write(self._begin)
         version, identity = found
         if version != FORMAT:
             raise StoreError(
@@ -83,21 +82,34 @@ class Shelves:
             )
         return identity
 
-    def _library(self) -> tuple[int, str] | None:
-        of = self.tables.library.c
-        row = None
+    def _has_tables(self) -> bool:
+        """Tell whether all tables are there: the one that is made last is."""
         try:
-            row = self._database.read(lambda c: c.execute(sa.select(of.format, of.identity)).one_or_none())
+            self._database.read(lambda connection: connection.execute(sa.select(self.tables.all[-1]).limit(1)).all())
         except TablesAreMissing:
-            return None
-        return None if row is None else (row[0], row[1].decode())
+            return False
+        return True
 
     def _make(self, connection: Connection) -> None:
         for table in self.tables.all:
             connection.execute(CreateTable(table, if_not_exists=True))
-        if connection.execute(sa.select(self.tables.library.c.one)).one_or_none() is None:
-            row = {"one": 1, "format": FORMAT, "identity": uuid4().hex.encode(), "next": 1}
-            connection.execute(sa.insert(self.tables.library), row)
+
+    def _library(self) -> tuple[int, str] | None:
+        return self._database.read(self._said)
+
+    def _begin(self, connection: Connection) -> tuple[int, str]:
+        """Say what the library is, unless another process has said so."""
+        said, identity = self._said(connection), uuid4().hex
+        if said is not None:
+            return said
+        row = {"one": 1, "format": FORMAT, "identity": identity.encode(), "next": 1}
+        connection.execute(sa.insert(self.tables.library), row)
+        return FORMAT, identity
+
+    def _said(self, connection: Connection) -> tuple[int, str] | None:
+        of = self.tables.library.c
+        row = connection.execute(sa.select(of.format, of.identity)).one_or_none()
+        return None if row is None else (row[0], row[1].decode())
 
     def _taken(self, size: int) -> int:
         of = self.tables.library.c
