@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.pool import NullPool
 from tests.mariadb_server import NoMariadb, running
 
 from stackroom.stores import SqlStore
@@ -33,14 +34,27 @@ def sqlite_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/library.db"
 
 
-@pytest.fixture
-def postgres_url(postgres_dsn: str) -> Iterator[str]:
-    """Yield a database of the test's own, in which no extension is; it is dropped at the end."""
+@pytest.fixture(scope="session")
+def plain_postgres(postgres_dsn: str) -> Iterator[sa.URL]:
+    """Yield a database in which no extension is; it is dropped at the end."""
     name = f"plain_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'".encode())
-        yield str(_url_of(postgres_dsn).set(database=name).render_as_string(hide_password=False))
+        yield _url_of(postgres_dsn).set(database=name)
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+@pytest.fixture
+def postgres_url(plain_postgres: sa.URL) -> Iterator[str]:
+    """Yield a schema of the test's own in it; all in it is dropped at the end."""
+    name = f"room_{uuid.uuid4().hex[:12]}"
+    engine = sa.create_engine(plain_postgres, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"CREATE SCHEMA {name}")
+    url = plain_postgres.update_query_dict({"options": f"-csearch_path={name}"})
+    yield url.render_as_string(hide_password=False)
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"DROP SCHEMA {name} CASCADE")
 
 
 def _url_of(dsn: str) -> sa.URL:
