@@ -92,6 +92,13 @@ EXPIRIES: list[Any] = [None, 4, 5, 6, 4.5, 5.5, "5", True, [6], 2**63 - 1, -(2**
 BOUNDS: list[Any] = [4, 5, 5.0, 4.5, -1e300, 1e300, 2.0**63, -(2.0**63), 2**63 - 1]
 
 
+def test_a_sweep_over_all_tenants_looks_at_those_alone_where_something_expires() -> None:
+    made = of(Range("stackroom.expiresAt", lte=5), None)
+    assert len(made.judged_of_source) == 1
+    assert "expires_at <= " in str(made.of_source[0])
+    assert "odd IS NOT NULL" in str(made.of_source[0])
+
+
 def test_times_of_expiry_of_any_kind_compare_exactly(opened: Callable[..., SqlStore]) -> None:
     store = opened()
     store.create_collection("c", CollectionSpec(2, "m"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -88,6 +89,20 @@ def test_numbers_that_run_out_within_a_write_are_taken_anew(
     assert len(versions) == 5
     assert [match.id for match in store.lexical("c", LexicalQuery("word3"), where=TENANT, limit=2)] == ["s3#2147483647"]
     assert len(store.dense("c", [1, 0], where=TENANT, limit=10)) == 5
+
+
+def test_who_takes_numbers_never_waits_for_one_that_gets_more() -> None:
+    """On SQLite the one may hold the file that the other waits for."""
+    with ThreadPoolExecutor(1) as other:
+
+        def take(size: int) -> int:
+            with pytest.raises(_numbers.NumbersAreMissing):
+                other.submit(numbers.some).result(timeout=30)
+            return size
+
+        numbers = _numbers.Numbers(take)
+        numbers.refill(1)
+    assert numbers.some() != numbers.some()
 
 
 def test_counts_of_words_are_right_after_every_kind_of_write(opened: Callable[..., SqlStore], url: str) -> None:

@@ -32,6 +32,7 @@ class Numbers:
     def __init__(self, take: Callable[[int], int]) -> None:
         self._take = take
         self._lock = threading.Lock()
+        self._refilling = threading.Lock()
         self._next = 0
         self._end = 0
 
@@ -45,12 +46,16 @@ class Numbers:
             return first
 
     def refill(self, count: int) -> None:
-        """See that so many are at hand; called outside of transactions."""
-        with self._lock:
+        """See that so many are at hand; called outside of transactions.
+
+        Nobody within one ever waits for this: it may have to wait for that very transaction to end.
+        """
+        with self._refilling:
             if self._next + count <= self._end:
                 return
             size = max(_PIECE, count)
             first = self._take(size)
             if first + size > _END:
                 raise StoreError("the library has used up its numbers; copy it into a new one")
-            self._next, self._end = first, first + size
+            with self._lock:
+                self._next, self._end = first, first + size

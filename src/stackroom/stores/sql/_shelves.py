@@ -8,7 +8,9 @@ from uuid import uuid4
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateTable
 
+from stackroom import _keys as keys
 from stackroom._errors import CapabilityError, Conflict, StoreError, StoreUnavailable, UnknownCollection
+from stackroom._filters import named_values
 from stackroom.stores import _door
 from stackroom.stores.sql import _places, _writes
 from stackroom.stores.sql._allowed import Place, count
@@ -273,7 +275,8 @@ class Shelves:
             held = _places.known(connection, self.tables, name)
             s, t = self.tables.sources.c, self.tables.tenants.c
             over_all = condition(where, self.tables, None)
-            if over_all.is_in_the_database and over_all.is_of_sources:
+            is_whole = over_all.is_in_the_database and over_all.is_of_sources
+            if is_whole and named_values(where, keys.TENANT) is None:
                 total = sa.select(sa.func.coalesce(sa.func.sum(s.passages), 0)).join(
                     self.tables.tenants, t.number == s.tenant
                 )

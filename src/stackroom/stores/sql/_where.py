@@ -134,6 +134,9 @@ class _Compiler:
             every = [self.wider(member) for member in node.filters]
             known = [part for part in every if part is not None]
             return sa.or_(sa.false(), *known) if len(known) == len(every) else None
+        if isinstance(node, Range) and node.key == keys.EXPIRES:
+            s = self.tables.sources.c
+            return sa.or_(_Whole(s.expires_at).between(node.bounds()), s.odd.is_not(None))
         return None
 
     def _node(self, node: Filter) -> Sql | None:
