@@ -61,7 +61,19 @@ def test_no_test_that_ran_is_no_green(stackroom: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    "dsn", ["postgres-of-mine", "redis://user:secret@host", "embedded:", "memory:x", ":", "embedded:nowhere"]
+    "dsn",
+    [
+        "postgres-of-mine",
+        "redis://user:secret@host",
+        "embedded:",
+        "memory:x",
+        ":",
+        "embedded:nowhere",
+        "sql:",
+        "sql:sqlite:///nowhere.db",
+        "sql:nonsense secret",
+        "sql:mysql://user:secret@127.0.0.1:1/none",
+    ],
 )
 def test_what_is_no_store_is_refused_without_showing_a_secret(stackroom: CommandLine, here: Path, dsn: str) -> None:
     ran = stackroom("check-store", dsn)
