@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
+from tests.mariadb_server import NoMariadb, running
 from tests.sql.of_answers import agrees_with_memory, agrees_with_memory_at_random
-from tests.sql.of_connections import NAMES, check
+from tests.sql.of_connections import NAMES, SPEC, TENANT, check, record, said, used
 
+from stackroom import StoreUnavailable
 from stackroom.filters import Eq
 from stackroom.stores import CollectionSpec, Record, SqlStore
 from stackroom.testing import StoreConformance
@@ -63,3 +65,31 @@ def test_an_engine_that_is_given_gets_its_session_back_as_it_was(mariadb_url: st
     with engine.connect() as connection:
         assert connection.execute(asked).one() == before
     engine.dispose()
+
+
+def test_a_server_that_crashes_has_lost_nothing_that_was_acknowledged() -> None:
+    try:
+        server = running(durable=True)
+        started = server.__enter__()
+    except NoMariadb as error:
+        pytest.skip(f"no MariaDB of our own to crash ({error})")
+    engine = sa.create_engine(started.url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE DATABASE room")
+    engine.dispose()
+    store = SqlStore(str(sa.make_url(started.url).set(database="room")))
+    used(store)
+    store.create_collection("c", SPEC)
+    store.replace("c", [record()], where=TENANT)
+    started.kill()
+    with pytest.raises(StoreUnavailable) as raised:
+        store.count("c", where=TENANT)
+    assert "127.0.0.1" not in said(raised.value)
+    with pytest.raises(StoreUnavailable):
+        store.delete("c", where=TENANT)
+    started.start()
+    assert store.count("c", where=TENANT) == 1
+    assert store.delete("c", where=TENANT) == 1
+    used(store)
+    store.close()
+    server.__exit__(None, None, None)
