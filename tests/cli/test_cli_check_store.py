@@ -69,6 +69,10 @@ def test_no_test_that_ran_is_no_green(stackroom: CommandLine) -> None:
         ("memory:x", 2),
         (":", 1),
         ("embedded:nowhere", 1),
+        ("sql:", 2),
+        ("sql:sqlite:///nowhere.db", 1),
+        ("sql:nonsense secret", 1),
+        ("sql:mysql://user:secret@127.0.0.1:1/none", 1),
     ],
 )
 def test_what_is_no_store_is_refused_without_showing_a_secret(

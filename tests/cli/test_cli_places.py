@@ -41,6 +41,9 @@ NO_PLACE = pytest.mark.parametrize(
         "embedded:postgresql://u:s3cret@h/db",
         "host=localhost user=s3cret",
         "Embedded:s3cret",
+        "sql:",
+        "sql: ",
+        "embedded:sql:sqlite:///s3cret",
     ],
 )
 
@@ -67,7 +70,7 @@ def test_what_looks_like_a_dsn_and_is_none_is_refused_with_what_is_one(
     before = sorted(here.iterdir())
     ran = stackroom(*(word.format(place) for word in command))
     assert ran.code == 2
-    assert "a directory (./NAME when its name has a colon), embedded:DIRECTORY or postgresql://" in ran.err
+    assert "a directory (./NAME when its name has a colon), embedded:DIRECTORY, postgresql://… or sql:URL" in ran.err
     assert "s3cret" not in ran.err
     assert sorted(here.iterdir()) == before
 
@@ -111,6 +114,8 @@ def test_a_directory_whose_name_has_a_colon_is_named_by_its_path(
         ("postgresql://u:s3cret@localhost/app", "PostgresStore"),
         ("postgresql:/localhost/s3cret", "PostgresStore"),
         (Path("postgresql://u:s3cret@localhost/app"), "PostgresStore"),
+        ("sql:sqlite:///s3cret", "SqlStore"),
+        (Path("sql:mysql://u:s3cret@localhost/app"), "SqlStore"),
         ("embedded:s3cret", "the directory alone"),
         ("memory:", "by its class"),
         ("sqlite:///s3cret", "by its class"),
@@ -124,7 +129,7 @@ def test_opening_a_dsn_as_a_directory_is_refused_with_what_opens_it(here: Path, 
     assert list(here.iterdir()) == []
 
 
-@pytest.mark.parametrize("path", ["./a:b", Path("a:b"), "a b"])
+@pytest.mark.parametrize("path", ["./a:b", Path("a:b"), "a b", "postgres", "sql"])
 def test_a_directory_of_an_odd_name_is_opened(here: Path, path: str | Path) -> None:
     Library.open(path, embedder=HashingEmbedder(64)).close()
     assert len(list(here.iterdir())) == 1

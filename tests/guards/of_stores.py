@@ -64,6 +64,48 @@ _POSTGRES: Final = {
     "an empty Or": ('self._joined("OR", "FALSE", node.filters)', 'self._joined("OR", "TRUE", node.filters)'),
 }
 
+_SQL: Final = {
+    "the tenant": (
+        "_where",
+        "        made.of_source.append(tables.sources.c.tenant == tenant.number)\n",
+        "        pass\n",
+    ),
+    "the groups": (
+        "_where",
+        "labels.c.what == self.what, labels.c.value.in_(texts)",
+        "labels.c.what == self.what",
+    ),
+    "groups that are no tags": (
+        "_where",
+        "labels.c.what == self.what, labels.c.value.in_(texts)",
+        "labels.c.value.in_(texts)",
+    ),
+    "conditions on a source": (
+        "_allowed",
+        "return everything(self.condition.of_source)",
+        "return everything(self.condition.of_source[:1])",
+    ),
+    "conditions on a passage": ("_allowed", ".where(within, *place.condition.of_passage)", ".where(within)"),
+    "conditions on a passage of a page": (
+        "_reads",
+        ".where(place.in_sources, *place.condition.of_passage, ",
+        ".where(place.in_sources, ",
+    ),
+    "conditions on a source's other keys": ("_allowed", "if matches(wanted, metadata):", "if metadata:"),
+    "conditions on a source's other keys in a page": (
+        "_reads",
+        "if (allowed is None or row[1] in allowed) and (",
+        "if (",
+    ),
+    "conditions on a passage's own keys": ("_allowed", "matches(self.wanted, metadata)", "bool(metadata)"),
+    "an empty Or": ("_where", "sa.or_(sa.false(), *parts)", "sa.or_(sa.true(), *parts)"),
+    "a branch of which nothing is known": (
+        "_where",
+        "return sa.or_(sa.false(), *known) if len(known) == len(every) else None",
+        "return sa.or_(sa.false(), *known)",
+    ),
+}
+
 THE_STORES: Final = (
     *(
         Guard(
@@ -94,6 +136,65 @@ THE_STORES: Final = (
             kit("PostgresStore", "filters_of_a_scope", "filters_row"),
         )
         for name, (text, instead) in _POSTGRES.items()
+    ),
+    *(
+        Guard(
+            f"{name} in SQL",
+            f"stackroom.stores.sql.{module}",
+            text,
+            instead,
+            ("tests/sql/test_sql_scopes.py", "-k", "keep_their_condition and sqlite"),
+        )
+        for name, (module, text, instead) in _SQL.items()
+    ),
+    Guard(
+        "statistics are the tenant's own in SQL",
+        "stackroom.stores.sql._scores",
+        "            t.tenant == place.tenant.number, t.term.in_([term.encode() for term in part])\n",
+        "            t.term.in_([term.encode() for term in part])\n",
+        kit("SqlStore", "lexical_row", "lexical_statistics"),
+    ),
+    Guard(
+        "a dense search of too much is refused",
+        "stackroom.stores.sql._scores",
+        "    if number > most:\n",
+        "    if number < 0:\n",
+        ("tests/sql/test_sql_sizes.py", "-k", "sqlite"),
+    ),
+    Guard(
+        "a write that meets a swap is judged anew in SQL",
+        "stackroom.stores.sql._shelves",
+        "                if held != seen:\n                    return None\n",
+        "",
+        ("tests/sql/test_sql_writers.py", "-k", "meets_a_swap and sqlite"),
+    ),
+    Guard(
+        "a swap takes the side as it is expected in SQL",
+        "stackroom.stores.sql._shelves",
+        "_door.check_expected(expect_side, self._versions(connection, taking))",
+        "pass",
+        ("tests/sql/test_sql_writers.py", "-k", "takes_no_name and sqlite"),
+    ),
+    Guard(
+        "what only reads makes no file of SQLite",
+        "stackroom.stores.sql._shelves",
+        "        if not manage_schema and lacks_its_file(url_or_engine):\n",
+        "        if not manage_schema and not prefix:\n",
+        ("tests/cli/test_cli_sql.py", "-k", "makes_no_file"),
+    ),
+    Guard(
+        "a writer holds its tenant in SQL",
+        "stackroom.stores.sql._places",
+        "connection.execute(row.with_for_update()).all()",
+        "connection.execute(row).all()",
+        ("tests/sql/test_sql_connections.py", "-k", "waits_too_long and postgres"),
+    ),
+    Guard(
+        "a writer shares its collection in SQL",
+        "stackroom.stores.sql._places",
+        'asked = asked.with_for_update(read=lock == "share")',
+        "pass",
+        ("tests/sql/test_sql_writers.py", "-k", "wait_for_each_other"),
     ),
     Guard(
         "no write between the versions a swap expects and the switch",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stackroom.stores import EmbeddedStore, MemoryStore
+from stackroom.stores import EmbeddedStore, MemoryStore, SqlStore
 from stackroom.testing import StoreConformance
 
 if TYPE_CHECKING:
@@ -47,3 +47,16 @@ class TestPostgresStore(StoreConformance):
     @pytest.fixture
     def reopen(self, room: Room) -> Callable[[], VectorStore]:
         return room.store
+
+
+class TestSqlStore(StoreConformance):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[VectorStore]:
+        store = SqlStore(f"sqlite:///{tmp_path}/library.db")
+        yield store
+        store.close()
+
+    @pytest.fixture
+    def reopen(self, tmp_path: Path, store: VectorStore) -> Callable[[], VectorStore]:
+        del store
+        return lambda: SqlStore(f"sqlite:///{tmp_path}/library.db")

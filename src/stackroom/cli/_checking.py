@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - cyclopts reads these types at run time
 from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
@@ -11,7 +11,7 @@ from rich.table import Table
 from stackroom.auditing import Certificate, certify
 from stackroom.cli import _options as options
 from stackroom.cli import _shown
-from stackroom.cli._opening import check_is_directory_with_library, dsn_of
+from stackroom.cli._opening import check_is_there, dsn_of
 from stackroom.cli._shown import counted
 from stackroom.cli._signals import ending_in_order
 from stackroom.cli._visible import visible
@@ -29,7 +29,7 @@ def check_store(
     place: Annotated[
         Path | str,
         options.store(
-            "STORE", "A library's directory, postgresql://…?schema=…&prefix=…, or memory:.", may_be_memory=True
+            "STORE", "A library's directory, postgresql://…?schema=…&prefix=…, sql:URL or memory:.", may_be_memory=True
         ),
     ],
     /,
@@ -55,8 +55,7 @@ def check_store(
 
     Needs the extra `testing`. The kit takes some ten seconds in memory, and a minute or more on a database.
     """
-    if isinstance(place, Path):
-        check_is_directory_with_library(place)
+    check_is_there(place)
     with ending_in_order(), _shown.progress(quiet=json) as progress:
         task = progress.add_task("tests", total=None)
         certificate = certify(

@@ -29,8 +29,12 @@ if TYPE_CHECKING:
 
     from stackroom._cancel import CancelToken
 
-From = Annotated[Path | str, options.store("FROM", "The library that is there: its directory, or postgresql://….")]
-To = Annotated[Path | str, options.store("TO", "Where to copy to: a directory, made when missing, or postgresql://….")]
+From = Annotated[
+    Path | str, options.store("FROM", "The library that is there: its directory, postgresql://… or sql:URL.")
+]
+To = Annotated[
+    Path | str, options.store("TO", "Where to copy to: a directory, made when missing, postgresql://… or sql:URL.")
+]
 Collection = Annotated[
     str,
     Parameter(

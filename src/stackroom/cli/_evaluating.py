@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    library: Annotated[Path | str, options.store("LIBRARY", "The library's directory, or postgresql://….")],
+    library: Annotated[Path | str, options.store("LIBRARY", "The library's directory, postgresql://… or sql:URL.")],
     queries: Annotated[Path, Parameter(name="QUERIES", help="JSON Lines of _id and text; may be gzipped.")],
     qrels: Annotated[
         Path,

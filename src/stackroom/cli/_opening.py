@@ -8,7 +8,7 @@ import tomllib
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from stackroom import Library, StoreError
 from stackroom.cli._problems import Refused
@@ -24,10 +24,10 @@ from stackroom.embedders import (
     SentenceTransformersEmbedder,
 )
 from stackroom.embedders._door import check_embedder
-from stackroom.stores import EmbeddedStore, MemoryStore, PostgresStore
-from stackroom.stores._dsn import open_postgres
+from stackroom.stores import EmbeddedStore, MemoryStore, PostgresStore, SqlStore
+from stackroom.stores._dsn import lacks_its_file, open_database
+from stackroom.stores._options import NoLibrary
 from stackroom.stores.embedded._directory import FORMAT
-from stackroom.stores.postgres._register import NoLibrary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ _FORMATS: Final = range(1, FORMAT + 1)
 _PACKAGES: Final = ("sentence-transformers", "fastembed", "model2vec")
 _OF_A_FOLDER: Final = re.compile(r"sha256=[0-9a-f]+(?:;pooling=[a-z_]+)?")
 
-Store = TypeVar("Store", EmbeddedStore, PostgresStore)
+AnyStore: TypeAlias = EmbeddedStore | PostgresStore | SqlStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Opened:
     """An open library and the store it stands on."""
 
     library: Library
-    store: EmbeddedStore | PostgresStore
+    store: AnyStore
 
 
 @contextmanager
@@ -84,13 +84,13 @@ def opened(
             yield Opened(library, store)
 
 
-def _store(place: Path | str, *, makes: bool, makes_collections: bool) -> EmbeddedStore | PostgresStore:
+def _store(place: Path | str, *, makes: bool, makes_collections: bool) -> AnyStore:
     if makes:
         return _made(place)
     store = store_that_holds(place, COLLECTION)
-    if isinstance(store, EmbeddedStore) or not makes_collections:
+    if not isinstance(store, PostgresStore) or not makes_collections:
         return store
-    store.close()  # it runs no DDL
+    store.close()  # it runs no DDL, and its collections are tables
     return _made(place)
 
 
@@ -105,21 +105,21 @@ def _is_there(place: Path | str) -> bool:
     return True
 
 
-def _made(place: Path | str) -> EmbeddedStore | PostgresStore:
-    return open_postgres(place) if isinstance(place, str) else EmbeddedStore(place)
+def _made(place: Path | str) -> AnyStore:
+    return open_database(place) if isinstance(place, str) else EmbeddedStore(place)
 
 
-def store_that_holds(place: Path | str, collection: str) -> EmbeddedStore | PostgresStore:
+def store_that_holds(place: Path | str, collection: str) -> AnyStore:
     """Open a store that has a collection; Refused when it has not, and then no directory and no tables are made."""
     if isinstance(place, str):
         with suppress(NoLibrary):
-            return _if_it_holds(open_postgres(place, manage_schema=False), place, collection)
+            return _if_it_holds(open_database(place, manage_schema=False), place, collection)
     elif has_library(place, collection):
         return _if_it_holds(EmbeddedStore(place), place, collection)
     raise Refused(_no_library(place, collection))
 
 
-def _if_it_holds(store: Store, place: Path | str, collection: str) -> Store:
+def _if_it_holds(store: AnyStore, place: Path | str, collection: str) -> AnyStore:
     try:
         if store.collection(collection) is not None:
             return store
@@ -158,6 +158,14 @@ def check_is_directory_with_library(place: Path | str) -> Path:
     return place
 
 
+def check_is_there(place: Path | str) -> None:
+    """Refuse a directory without a library, or a DSN of an SQLite file that is not there: opening it would make one."""
+    if isinstance(place, Path):
+        check_is_directory_with_library(place)
+    elif lacks_its_file(place):
+        raise Refused("there is no SQLite file of this name")
+
+
 def has_library(place: Path | str, collection: str = COLLECTION) -> bool:
     """Tell whether there is a library in a directory, touching nothing there; of a database only opening it tells.
 
@@ -183,7 +191,7 @@ def _no_library(place: Path | str, collection: str = COLLECTION) -> str:
     return f"no library in {where}: make one with `stackroom index`, or name the directory or the DSN of one"
 
 
-def _own_embedder_of(store: EmbeddedStore | PostgresStore, place: Path | str, *, embeds: bool, makes: bool) -> Embedder:
+def _own_embedder_of(store: AnyStore, place: Path | str, *, embeds: bool, makes: bool) -> Embedder:
     spec = store.collection(COLLECTION)
     if spec is None and makes:
         return LocalEmbedder()
@@ -193,7 +201,7 @@ def _own_embedder_of(store: EmbeddedStore | PostgresStore, place: Path | str, *,
     return _own_embedder(fingerprint) if embeds else _silent_embedder(fingerprint)
 
 
-def _check_can_be_its_own(store: EmbeddedStore | PostgresStore, name: str) -> None:
+def _check_can_be_its_own(store: AnyStore, name: str) -> None:
     """Refuse the embedder of another kind or model before its server, key or package is asked for."""
     spec = store.collection(COLLECTION)
     kind, _, model = name.partition(":")

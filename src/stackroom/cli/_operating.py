@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stackroom import Scope
 from stackroom._reading import Reading
-from stackroom.cli._opening import COLLECTION, check_is_directory_with_library
+from stackroom.cli._opening import COLLECTION, AnyStore, check_is_directory_with_library
 from stackroom.filters import And, Eq
-from stackroom.stores import EmbeddedStore, PostgresStore
+from stackroom.stores import EmbeddedStore, SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +24,16 @@ _TENANT: Final = "tenantId"
 
 
 @dataclass(frozen=True, slots=True)
+class Statistics:
+    """What a collection holds, and its size in the database where that is known."""
+
+    tenants: int
+    sources: int
+    passages: int
+    bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class TenantCounts:
     """A tenant and what is stored of it, whoever may see it, expired sources included until they are swept."""
 
@@ -32,13 +42,13 @@ class TenantCounts:
     passages: int
 
 
-def scopes_of(store: EmbeddedStore | PostgresStore, most: int) -> list[Scope]:
+def scopes_of(store: AnyStore, most: int) -> list[Scope]:
     """Return a scope in each of at most so many tenants, the groups of its first source; of a directory the largest."""
     firsts = (store.scan(COLLECTION, where=Eq(_TENANT, tenant), limit=1) for tenant in _some_tenants(store, most))
     return [Scope(first.tenant_id, _groups_of(first)) for page in firsts for first in page if _groups_of(first)]
 
 
-def _some_tenants(store: EmbeddedStore | PostgresStore, most: int) -> list[str]:
+def _some_tenants(store: AnyStore, most: int) -> list[str]:
     if not isinstance(store, EmbeddedStore):
         return list(islice(Reading(store, COLLECTION).tenants(), most))
     largest = sorted(store.statistics(COLLECTION), key=lambda shard: shard.passages, reverse=True)
@@ -50,21 +60,21 @@ def _groups_of(record: Record) -> list[str]:
     return [str(group) for group in groups] if isinstance(groups, list) else []
 
 
-def counts_of(store: EmbeddedStore | PostgresStore, tenant_id: str) -> TenantCounts:
+def counts_of(store: AnyStore, tenant_id: str) -> TenantCounts:
     """Count what is stored of a tenant; zeros for an unknown one."""
     of_tenant = Eq(_TENANT, tenant_id)
     sources = store.count(COLLECTION, where=And(of_tenant, Eq("index", 0)))
     return TenantCounts(tenant_id, sources, store.count(COLLECTION, where=of_tenant))
 
 
-def about(store: EmbeddedStore | PostgresStore) -> dict[str, Any]:
-    """Return where a library is and what it holds; of a database, its format and size there."""
+def about(store: AnyStore) -> dict[str, Any]:
+    """Return where a library is and what it holds; of a database, its format and, where known, size there."""
     if isinstance(store, EmbeddedStore):
         return description(store.path) | totals(store)
     spec = store.collection(COLLECTION)
-    held = store.statistics(COLLECTION)
+    held = _held_in_sql(store) if isinstance(store, SqlStore) else store.statistics(COLLECTION)
     return {
-        "path": "PostgreSQL",
+        "path": "an SQL database" if isinstance(store, SqlStore) else "PostgreSQL",
         "format": store.format,
         "collections": [
             {"name": COLLECTION, "fingerprint": spec.fingerprint, "dimension": spec.dimension}
@@ -76,6 +86,16 @@ def about(store: EmbeddedStore | PostgresStore) -> dict[str, Any]:
         "source_count": held.sources,
         "passage_count": held.passages,
     }
+
+
+def _held_in_sql(store: SqlStore) -> Statistics:
+    """Count what a collection holds; what it takes in the database cannot be asked of every kind."""
+    return Statistics(
+        tenants=sum(1 for _ in Reading(store, COLLECTION).tenants()),
+        sources=store.count(COLLECTION, where=Eq("index", 0)),
+        passages=store.count(COLLECTION, where=And()),
+        bytes=None,
+    )
 
 
 def description(path: Path) -> dict[str, Any]:

@@ -206,7 +206,8 @@ def _about(described: dict[str, Any], counts: list[TenantCounts]) -> Iterator[tu
     yield "format", str(described["format"])
     for collection in described["collections"]:
         yield "collection", f"{collection['name']}, embedder {collection['fingerprint']}"
-    yield "on disk", f"{size_of(described['bytes'])}"
+    if described["bytes"] is not None:
+        yield "on disk", f"{size_of(described['bytes'])}"
     kinds = ("tenant", "source", "passage")
     yield "stored", ", ".join(counted(described[f"{kind}_count"], kind) for kind in kinds)
     if "unused_rows" in described:

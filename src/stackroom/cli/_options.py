@@ -33,6 +33,7 @@ _EMBEDDERS = (
 
 _EMBEDDED = "embedded:"
 _POSTGRES = ("postgresql://", "postgres://")
+_SQL = "sql:"
 _MEMORY = "memory:"
 
 DEFAULT_LIBRARY = Path("library")
@@ -82,7 +83,7 @@ def _place_of(what: str, *, may_be_memory: bool = False) -> Callable[[type, Sequ
     def read(_kind: type, tokens: Sequence[Token]) -> Path | str:
         given = tokens[0].value
         not_blank(what)(str, given)  # an empty one would be where the reader stands
-        if given.startswith(_POSTGRES) or (may_be_memory and given == _MEMORY):
+        if given.startswith(_POSTGRES) or _is_in_sql(given) or (may_be_memory and given == _MEMORY):
             return given
         if given == _MEMORY:
             raise WrongUsage(f"{what} cannot be memory:, where nothing is kept; {_what_it_takes(what)}")
@@ -94,8 +95,15 @@ def _place_of(what: str, *, may_be_memory: bool = False) -> Callable[[type, Sequ
     return read
 
 
+def _is_in_sql(given: str) -> bool:
+    """Tell whether a URL follows; the store says what is wrong with one."""
+    return given.startswith(_SQL) and not is_blank(given.removeprefix(_SQL))
+
+
 def _what_it_takes(what: str) -> str:
-    return f"{what} takes a directory (./NAME when its name has a colon), embedded:DIRECTORY or postgresql://…."
+    return (
+        f"{what} takes a directory (./NAME when its name has a colon), embedded:DIRECTORY, postgresql://… or sql:URL."
+    )
 
 
 def _narrowing(name: str, help_text: str) -> Parameter:
@@ -128,7 +136,7 @@ def store(name: str, help_text: str, *, may_be_memory: bool = False) -> Paramete
 
 Library: TypeAlias = Annotated[
     Path | str,
-    _library("The library's directory, or a PostgreSQL database: postgresql://…?schema=…&prefix=…."),
+    _library("The library's directory, or a database: postgresql://…?schema=…&prefix=… or sql:URL."),
 ]
 LibraryInDirectory: TypeAlias = Annotated[Path | str, _library("The library's directory.")]
 Embedder: TypeAlias = Annotated[

@@ -19,7 +19,8 @@ _INTRODUCTION: Final = """\
 Stackroom is not on PyPI yet: what is installed here is a checkout, in whose directory pip runs.
 
 `pip install ".[cli,local]"` brings the command `stackroom`; of its commands `check-store` needs the extra `testing` as
-well, `eval` the extra `eval`, a library in PostgreSQL the extra `postgres`: `pip install ".[cli,local,testing,eval]"`.
+well, `eval` the extra `eval`, a library in PostgreSQL the extra `postgres`, in another SQL database `sql` or `mysql`:
+`pip install ".[cli,local,testing,eval]"`.
 
 It works on the library that `--library` names, else the environment's `STACKROOM_LIBRARY`, else the one in `./library`.
 `stackroom index` makes it when it is missing and there is a source to write; no other command does, and each refuses a
@@ -29,8 +30,9 @@ directory without one untouched.
   database, `postgresql://…`, with the driver's options behind the `?`, and these: `schema` (public), `prefix`
   (stackroom_), `lock_timeout` (seconds that a write waits for others; 30), `pool_size` (connections; 10),
   `row_level_security` (true or false: the database keeps every scope as well), `manage_schema` (false: make no tables),
-  `exact` (true: compare all vectors). [More of them](stores/postgres.md#on-the-command-line). The same goes for the
-  arguments FROM, TO, LIBRARY and STORE.
+  `exact` (true: compare all vectors). [More of them](stores/postgres.md#on-the-command-line). Or any other SQL
+  database, `sql:` and a URL of SQLAlchemy: `sql:sqlite:///library.db`, `sql:mysql://…`
+  ([more](stores/sql.md#use)). The same goes for the arguments FROM, TO, LIBRARY and STORE.
 
 * **Scope.** Whatever reads names a tenant and at least one group, whatever writes a tenant. Nothing widens that.
 * **Sources.** A file is a source. Its id is its path relative to the directory that was given (`guides/setup.md`), or

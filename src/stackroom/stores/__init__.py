@@ -15,6 +15,7 @@ from stackroom.stores._protocol import (
 from stackroom.stores.embedded import EmbeddedStore
 from stackroom.stores.memory import MemoryStore
 from stackroom.stores.postgres import PostgresStore
+from stackroom.stores.sql import SqlStore
 
 __all__ = [
     "Capabilities",
@@ -28,6 +29,7 @@ __all__ = [
     "Page",
     "PostgresStore",
     "Record",
+    "SqlStore",
     "Support",
     "VectorStore",
 ]

@@ -9,6 +9,8 @@ from urllib.parse import unquote
 
 from stackroom.stores.embedded import EmbeddedStore
 from stackroom.stores.memory import MemoryStore
+from stackroom.stores.sql import SqlStore
+from stackroom.stores.sql._store import check_sqlalchemy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,13 +18,20 @@ if TYPE_CHECKING:
     from stackroom.stores._protocol import VectorStore
     from stackroom.stores.postgres import PostgresStore
 
-_FORMS: Final = "embedded:DIRECTORY, postgresql://… or memory:"
+_FORMS: Final = "embedded:DIRECTORY, postgresql://…, sql:URL (sql:sqlite:///library.db, sql:mysql://…) or memory:"
 
 _LOOKS_LIKE_ONE: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]+:"  # a scheme; a single letter is a drive of Windows
     r"|(?:.*\s)?(?:host|hostaddr|port|dbname|user|password|service)=",  # libpq's other form
     re.DOTALL,
 )
+
+
+_OPENED_BY: Final = {
+    "postgresql": "PostgresStore(dsn)",
+    "postgres": "PostgresStore(dsn)",
+    "sql": "SqlStore(what follows sql:)",
+}
 
 
 def looks_like_dsn(text: str) -> bool:
@@ -38,11 +47,12 @@ def check_is_no_dsn(path: str | os.PathLike[str]) -> None:
     written = os.fspath(path)
     if not isinstance(written, str):
         return
-    scheme = written.partition(":")[0]
-    if scheme in {"postgresql", "postgres"}:
+    scheme, colon, _ = written.partition(":")
+    opener = _OPENED_BY.get(scheme) if colon else None
+    if opener is not None:
         raise ValueError(
-            "this is no directory but a DSN of PostgreSQL: open it with "
-            'Library(PostgresStore(dsn), "library", embedder); for a directory of this name, write ./ before it'
+            f"this is no directory but a DSN of a database: open it with "
+            f'Library({opener}, "library", embedder); for a directory of this name, write ./ before it'
         )
     if isinstance(path, str) and looks_like_dsn(path):
         raise ValueError(
@@ -52,7 +62,9 @@ def check_is_no_dsn(path: str | os.PathLike[str]) -> None:
 
 
 def open_store(dsn: str) -> VectorStore:
-    """Open the store that a DSN names: `embedded:DIRECTORY` (made when missing), `postgresql://…`, or `memory:`.
+    """Open the store that a DSN names: `embedded:DIRECTORY`, `postgresql://…`, `sql:URL`, or `memory:`.
+
+    A directory, or an SQLite file, is made when missing. `sql:` is followed by a URL as SQLAlchemy writes it.
 
     See `open_postgres` for what else the second takes.
 
@@ -70,6 +82,30 @@ def _open_embedded(_dsn: str, directory: str) -> VectorStore:
     if not directory:
         raise ValueError("embedded: wants a directory behind the colon, such as embedded:library")
     return EmbeddedStore(directory)
+
+
+def open_database(dsn: str, *, manage_schema: bool = True) -> PostgresStore | SqlStore:
+    """Open the store in the database that `postgresql://…` or `sql:URL` names.
+
+    NoLibrary, and nothing made, when there are no tables and none are to be made.
+    """
+    scheme, _, url = dsn.partition(":")
+    return (
+        SqlStore(url, manage_schema=manage_schema)
+        if scheme == "sql"
+        else open_postgres(dsn, manage_schema=manage_schema)
+    )
+
+
+def lacks_its_file(dsn: str) -> bool:
+    """Tell whether a DSN names an SQLite file that is not there; of no other place can this be told."""
+    scheme, _, url = dsn.partition(":")
+    if scheme != "sql":
+        return False
+    check_sqlalchemy()
+    from stackroom.stores.sql._database import lacks_its_file
+
+    return lacks_its_file(url)
 
 
 def open_postgres(dsn: str, *, manage_schema: bool = True) -> PostgresStore:
@@ -146,6 +182,12 @@ _POSTGRES_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {
 }
 
 
+def _open_sql(_dsn: str, url: str) -> VectorStore:
+    if not url:
+        raise ValueError("sql: wants a URL of SQLAlchemy behind the colon, such as sql:sqlite:///library.db")
+    return SqlStore(url)
+
+
 def _open_memory(_dsn: str, rest: str) -> VectorStore:
     if rest:
         raise ValueError("memory: stands alone; what it holds is gone with the process")
@@ -160,5 +202,6 @@ _OPENERS: Final[dict[str, Callable[[str, str], VectorStore]]] = {
     "embedded": _open_embedded,
     "postgresql": _open_postgres,
     "postgres": _open_postgres,
+    "sql": _open_sql,
     "memory": _open_memory,
 }

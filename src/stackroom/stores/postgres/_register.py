@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from stackroom._errors import CapabilityError, Conflict, StoreError, UnknownCollection
 from stackroom._filters import And
 from stackroom.stores import _door
+from stackroom.stores._options import NoLibrary
 from stackroom.stores._protocol import CollectionSpec, check_name
 from stackroom.stores.postgres._connections import Begin, Database, Session, Statement, setting
 from stackroom.stores.postgres._locks import Lock, opening
@@ -61,10 +62,6 @@ def _check_pgvector(session: Session) -> None:
         raise StoreError(
             "pgvector lies in a schema that is not on the role's search_path; put it there: ALTER ROLE … SET"
         )
-
-
-class NoLibrary(StoreError):
-    """There are no tables of ours, and none are to be made."""
 
 
 class Register:

@@ -13,6 +13,7 @@ from stackroom._errors import StackroomError, StoreError, StoreUnavailable
 from stackroom._filters import Eq, Filter, leaves, matches, named_values
 from stackroom.stores import _door, _ranking
 from stackroom.stores._legs import Rankings
+from stackroom.stores._options import check_flags, check_lengths, check_limit, check_seconds
 from stackroom.stores._protocol import (
     Capabilities,
     CollectionSpec,
@@ -28,7 +29,6 @@ from stackroom.stores.postgres import _reads, _writes
 from stackroom.stores.postgres._connections import Begin, Database, Statement, TablesAreGone, setting
 from stackroom.stores.postgres._dense import JOINED
 from stackroom.stores.postgres._names import FORMAT, Entry, Names
-from stackroom.stores.postgres._options import check_flags, check_lengths, check_limit, check_seconds
 from stackroom.stores.postgres._policies import settings_of
 from stackroom.stores.postgres._reads import Place
 from stackroom.stores.postgres._register import Register

@@ -1,10 +1,11 @@
-"""What a store of PostgreSQL is told at its making, and how long what it keeps may be."""
+"""What a store of a database is told at its making, and how long what it keeps may be."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from stackroom import _keys as keys
+from stackroom._errors import StoreError
 from stackroom.stores import _door
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ _LONG: Final = 86_400
 
 _MOST: Final = 2**31
 """More rows than any answer holds, and few enough for the database to count."""
+
+
+class NoLibrary(StoreError):
+    """There are no tables of ours, and none are to be made."""
 
 
 def check_flags(**flags: object) -> None:
