@@ -24,7 +24,7 @@ demo: $(VENV)/demo.installed
 	$(BIN)/python examples/demo.py
 
 test: $(VENV)/dev.installed $(VENV)/hnswlib.tried
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 FUZZ_SECONDS ?= 600
 
