@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from stackroom.filters import And, Contains, Eq, Exists, Filter, In, Ne, Not, NotIn, Or, Range, matches
+from stackroom.filters import All, And, Contains, Eq, Exists, Filter, In, Ne, Not, NotIn, Or, Range, matches
 from stackroom.stores import Record
 from stackroom.stores._tokens import ALWAYS, NEVER, compiled, digest, holds, tokens_of
 from stackroom.testing.strategies import filters, seeded, sources
@@ -39,6 +39,7 @@ def test_what_is_asked_is_what_matches_or_more(where: Filter, records: list[Reco
         (Eq("l", "a"), {"l": ["b", "a"]}, True),
         (Eq("ab", "c"), {"a": "bc"}, False),
         (Eq("é", "e\u0301"), {"é": "é"}, False),
+        (All("l", [1, True]), {"l": [1]}, False),
         (In("n", []), {"n": 1}, False),
         (NotIn("n", []), {"n": 1}, True),
         (NotIn("n", []), {}, False),

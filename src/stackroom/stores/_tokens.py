@@ -122,7 +122,9 @@ def _leaf(where: Filter) -> Form:  # noqa: PLR0911 - a line a node
         case In(key, values):
             return _one_of(key, values)
         case All(key, values):
-            return conjunction(Holds(frozenset({_equal(key, value)})) for value in dict.fromkeys(values))
+            return conjunction(
+                Holds(frozenset({token})) for token in dict.fromkeys(_equal(key, value) for value in values)
+            )
         case Exists(key, exists):
             there = Holds(frozenset({_there(key)}))
             return there if exists else negation(there)
