@@ -41,7 +41,7 @@ class MemoryEngine:
         for at, row in enumerate(rows):
             self.before(f"put {at}")
             with self.lock:
-                self.shelves[shelf][row.key] = row
+                self._shelf(shelf)[row.key] = row
 
     def erase(self, shelf: str, tenant: str, form: Form) -> None:
         if shelf not in self.shelves:
@@ -60,7 +60,8 @@ class MemoryEngine:
 
     def fetch(self, shelf: str, keys: Sequence[str], *, vectors: bool) -> Sequence[Stored]:
         with self.lock:
-            found = [self.shelves[shelf][key] for key in keys if key in self.shelves[shelf]]
+            rows = self._shelf(shelf)
+            found = [rows[key] for key in keys if key in rows]
         return [_stored(row, vectors=vectors) for row in reversed(found)]
 
     def best(
@@ -97,11 +98,14 @@ class MemoryEngine:
     def close(self) -> None:
         pass
 
+    def _shelf(self, shelf: str) -> dict[str, Row]:
+        if shelf not in self.shelves:
+            raise StoreError("there is no such shelf")
+        return self.shelves[shelf]
+
     def _rows(self, shelf: str, tenant: str | None, form: Form) -> list[Row]:
         with self.lock:
-            if shelf not in self.shelves:
-                raise StoreError("there is no such shelf")
-            rows = list(self.shelves[shelf].values())
+            rows = list(self._shelf(shelf).values())
         return [row for row in rows if tenant in (None, row.tenant) and holds(form, frozenset(row.tokens))]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
+import qdrant_client
 
-from stackroom.stores import EmbeddedStore, MemoryStore, SqlStore
+from stackroom.stores import EmbeddedStore, MemoryStore, QdrantStore, SqlStore
 from stackroom.testing import StoreConformance
 
 if TYPE_CHECKING:
@@ -60,3 +62,17 @@ class TestSqlStore(StoreConformance):
     def reopen(self, tmp_path: Path, store: VectorStore) -> Callable[[], VectorStore]:
         del store
         return lambda: SqlStore(f"sqlite:///{tmp_path}/library.db")
+
+
+@pytest.mark.skipif(not os.environ.get("STACKROOM_TEST_ALL"), reason="slow, as local mode is: make test-stores")
+@pytest.mark.filterwarnings("ignore:Local mode is not recommended:UserWarning")
+class TestQdrantStore(StoreConformance):
+    """In the client's local mode; the kit on the server's core is `tests/qdrant/test_qdrant_core.py`."""
+
+    @pytest.fixture
+    def store(self) -> Iterator[VectorStore]:
+        client = qdrant_client.QdrantClient(":memory:")
+        store = QdrantStore(client)
+        yield store
+        store.close()
+        client.close()

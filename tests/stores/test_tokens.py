@@ -9,7 +9,7 @@ from hypothesis import given
 
 from stackroom.filters import All, And, Contains, Eq, Exists, Filter, In, Ne, Not, NotIn, Or, Range, matches
 from stackroom.stores import Record
-from stackroom.stores._tokens import ALWAYS, NEVER, compiled, digest, holds, tokens_of
+from stackroom.stores._tokens import ALWAYS, NEVER, Holds, HoldsAll, No, compiled, digest, holds, tokens_of
 from stackroom.testing.strategies import filters, seeded, sources
 
 
@@ -62,6 +62,15 @@ def test_what_never_or_always_holds_is_seen() -> None:
     assert compiled(And(In("a", []), Eq("b", 1))).form == NEVER
     assert compiled(Or(Not(In("a", [])), Eq("b", 1))).form == ALWAYS
     assert compiled(Not(Range("n", gt=1))).form == ALWAYS
+
+
+def test_long_filters_become_short_forms() -> None:
+    wide = compiled(Or(*(Eq("k", value) for value in range(1000)))).form
+    assert isinstance(wide, Holds)
+    assert len(wide.tokens) == 1000
+    assert isinstance(compiled(And(*(Eq("k", value) for value in range(1000)))).form, HoldsAll)
+    assert isinstance(compiled(And(*(Range("k", gt=value) for value in range(1000)))).form, Holds)
+    assert isinstance(compiled(And(*(Not(Eq("k", value)) for value in range(1000)))).form, No)
 
 
 def test_parts_of_a_digest_never_run_together() -> None:

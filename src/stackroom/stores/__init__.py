@@ -14,7 +14,9 @@ from stackroom.stores._protocol import (
 )
 from stackroom.stores.embedded import EmbeddedStore
 from stackroom.stores.memory import MemoryStore
+from stackroom.stores.neo4j import Neo4jStore
 from stackroom.stores.postgres import PostgresStore
+from stackroom.stores.qdrant import QdrantStore
 from stackroom.stores.sql import SqlStore
 
 __all__ = [
@@ -26,8 +28,10 @@ __all__ = [
     "Match",
     "Matches",
     "MemoryStore",
+    "Neo4jStore",
     "Page",
     "PostgresStore",
+    "QdrantStore",
     "Record",
     "SqlStore",
     "Support",

@@ -49,6 +49,13 @@ class Holds:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldsAll:
+    """The row holds all of these tokens, of which there are several."""
+
+    tokens: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Every:
     """All of the parts hold; without parts, always."""
 
@@ -69,7 +76,7 @@ class No:
     part: Form
 
 
-Form: TypeAlias = Holds | Every | Some | No
+Form: TypeAlias = Holds | HoldsAll | Every | Some | No
 
 ALWAYS: Final = Every(())
 NEVER: Final = Some(())
@@ -150,7 +157,24 @@ def conjunction(parts: Iterable[Form]) -> Form:
     kept = [part for part in parts if part != ALWAYS]
     if NEVER in kept:
         return NEVER
+    kept = [*_several([part for part in kept if _is_single(part)]), *(part for part in kept if not _is_single(part))]
+    lacking = [part.part.tokens for part in kept if isinstance(part, No) and isinstance(part.part, Holds)]
+    if len(lacking) > 1:
+        others = [part for part in kept if not (isinstance(part, No) and isinstance(part.part, Holds))]
+        kept = [*others, No(Holds(frozenset().union(*lacking)))]
     return kept[0] if len(kept) == 1 else Every(tuple(kept))
+
+
+def _is_single(part: Form) -> bool:
+    return isinstance(part, HoldsAll) or (isinstance(part, Holds) and len(part.tokens) == 1)
+
+
+def _several(parts: list[Form]) -> list[Form]:
+    """Return parts that ask for tokens one by one as one that asks for all of them."""
+    if len(parts) < 2:  # noqa: PLR2004 - there is nothing to put together
+        return parts
+    tokens: frozenset[str] = frozenset().union(*(part.tokens for part in parts if isinstance(part, Holds | HoldsAll)))
+    return [Holds(tokens) if len(tokens) == 1 else HoldsAll(tokens)]
 
 
 def disjunction(parts: Iterable[Form]) -> Form:
@@ -158,6 +182,9 @@ def disjunction(parts: Iterable[Form]) -> Form:
     kept = [part for part in parts if part != NEVER]
     if ALWAYS in kept:
         return ALWAYS
+    held = [part.tokens for part in kept if isinstance(part, Holds)]
+    if len(held) > 1:
+        kept = [Holds(frozenset().union(*held)), *(part for part in kept if not isinstance(part, Holds))]
     return kept[0] if len(kept) == 1 else Some(tuple(kept))
 
 
@@ -173,6 +200,8 @@ def holds(form: Form, tokens: frozenset[str]) -> bool:
     match form:
         case Holds(wanted):
             return not wanted.isdisjoint(tokens)
+        case HoldsAll(wanted):
+            return wanted <= tokens
         case Every(parts):
             return all(holds(part, tokens) for part in parts)
         case Some(parts):
