@@ -86,7 +86,9 @@ def test_a_writer_that_stops_at_any_step_leaves_the_old_or_the_new(name: str, ki
         put(store, "old", "a", "b", "kept")
         steps = iter(range(10**6))
 
-        def stop(_step: str, at: int = step, steps: Callable[[], int] = steps.__next__) -> None:
+        def stop(
+            _step: str, at: int = step, steps: Callable[[], int] = steps.__next__, engine: MemoryEngine = engine
+        ) -> None:
             if steps() == at:
                 engine.before = dead if kind is Killed else (lambda _step: None)
                 raise kind("stopped")

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="override"
 """The calls that the store makes of qdrant-client, on Qdrant's own core in this process (`qdrant-edge-py`).
 
 What a server answers is what the core answers; what is missing here is the network and the cluster.
@@ -84,7 +85,7 @@ class EdgeClient(QdrantClient):
         )
         return self._shard(collection_name).scroll(asked)
 
-    def retrieve(self, collection_name: str, ids: Any, with_payload: Any = True, **_: Any) -> Any:
+    def retrieve(self, collection_name: str, ids: Any, with_payload: Any = None, **_: Any) -> Any:
         return self._shard(collection_name).retrieve(list(ids), with_payload, False)
 
     def query_points(self, collection_name: str, query: Any = None, **options: Any) -> Any:

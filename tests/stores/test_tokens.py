@@ -73,6 +73,18 @@ def test_long_filters_become_short_forms() -> None:
     assert isinstance(compiled(And(*(Not(Eq("k", value)) for value in range(1000)))).form, No)
 
 
+def test_what_lies_very_deep_is_asked_more_widely() -> None:
+    deep: Filter = Eq("k", 1)
+    for _ in range(20):
+        deep = Or(And(deep, Exists("s")), Eq("j", 2))
+    asked_for = compiled(deep)
+    assert not asked_for.is_exact
+    for held, expected in (({"k": 1, "s": 1}, True), ({"j": 2}, True), ({}, False), ({"k": 1}, False)):
+        assert matches(deep, held) == expected
+        assert holds(asked_for.form, frozenset(tokens_of(held))) or not expected
+    assert holds(compiled(Not(deep)).form, frozenset(tokens_of({})))
+
+
 def test_parts_of_a_digest_never_run_together() -> None:
     assert digest("ab", "c") != digest("a", "bc")
     assert digest("a", "") != digest("a")

@@ -29,7 +29,9 @@ def check_store(
     place: Annotated[
         Path | str,
         options.store(
-            "STORE", "A library's directory, postgresql://…?schema=…&prefix=…, sql:URL or memory:.", may_be_memory=True
+            "STORE",
+            "A library's directory, a DSN such as postgresql://…, or memory:.",
+            may_be_memory=True,
         ),
     ],
     /,

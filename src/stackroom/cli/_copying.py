@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from stackroom._cancel import CancelToken
 
 From = Annotated[
-    Path | str, options.store("FROM", "The library that is there: its directory, postgresql://… or sql:URL.")
+    Path | str,
+    options.store("FROM", "The library that is there: its directory, or a DSN such as postgresql://… or qdrant://…."),
 ]
 To = Annotated[
-    Path | str, options.store("TO", "Where to copy to: a directory, made when missing, postgresql://… or sql:URL.")
+    Path | str,
+    options.store("TO", "Where to copy to: a directory, made when missing, or a DSN such as qdrant://…."),
 ]
 Collection = Annotated[
     str,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    library: Annotated[Path | str, options.store("LIBRARY", "The library's directory, postgresql://… or sql:URL.")],
+    library: Annotated[Path | str, options.store("LIBRARY", "The library's directory, or a DSN such as qdrant://….")],
     queries: Annotated[Path, Parameter(name="QUERIES", help="JSON Lines of _id and text; may be gzipped.")],
     qrels: Annotated[
         Path,

@@ -28,6 +28,7 @@ from stackroom.stores import EmbeddedStore, MemoryStore, PostgresStore, SqlStore
 from stackroom.stores._dsn import lacks_its_file, open_database
 from stackroom.stores._options import NoLibrary
 from stackroom.stores.embedded._directory import FORMAT
+from stackroom.stores.generations import GenerationStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +43,7 @@ _FORMATS: Final = range(1, FORMAT + 1)
 _PACKAGES: Final = ("sentence-transformers", "fastembed", "model2vec")
 _OF_A_FOLDER: Final = re.compile(r"sha256=[0-9a-f]+(?:;pooling=[a-z_]+)?")
 
-AnyStore: TypeAlias = EmbeddedStore | PostgresStore | SqlStore
+AnyStore: TypeAlias = EmbeddedStore | PostgresStore | SqlStore | GenerationStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,7 @@ def check_is_there(place: Path | str) -> None:
     if isinstance(place, Path):
         check_is_directory_with_library(place)
     elif lacks_its_file(place):
-        raise Refused("there is no SQLite file of this name")
+        raise Refused("there is no SQLite file, or no directory, of this name")
 
 
 def has_library(place: Path | str, collection: str = COLLECTION) -> bool:

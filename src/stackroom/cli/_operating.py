@@ -12,13 +12,14 @@ from stackroom import Scope
 from stackroom._reading import Reading
 from stackroom.cli._opening import COLLECTION, AnyStore, check_is_directory_with_library
 from stackroom.filters import And, Eq
-from stackroom.stores import EmbeddedStore, SqlStore
+from stackroom.stores import EmbeddedStore, LanceStore, Neo4jStore, PostgresStore, QdrantStore, SqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from stackroom.stores import Record
+    from stackroom.stores.generations import GenerationStore
 
 _TENANT: Final = "tenantId"
 
@@ -67,14 +68,23 @@ def counts_of(store: AnyStore, tenant_id: str) -> TenantCounts:
     return TenantCounts(tenant_id, sources, store.count(COLLECTION, where=of_tenant))
 
 
+_PLACES: Final = {
+    PostgresStore: "PostgreSQL",
+    SqlStore: "an SQL database",
+    QdrantStore: "Qdrant",
+    Neo4jStore: "Neo4j",
+    LanceStore: "LanceDB",
+}
+
+
 def about(store: AnyStore) -> dict[str, Any]:
     """Return where a library is and what it holds; of a database, its format and, where known, size there."""
     if isinstance(store, EmbeddedStore):
         return description(store.path) | totals(store)
     spec = store.collection(COLLECTION)
-    held = _held_in_sql(store) if isinstance(store, SqlStore) else store.statistics(COLLECTION)
+    held = store.statistics(COLLECTION) if isinstance(store, PostgresStore) else _held_in(store)
     return {
-        "path": "an SQL database" if isinstance(store, SqlStore) else "PostgreSQL",
+        "path": _PLACES[type(store)],
         "format": store.format,
         "collections": [
             {"name": COLLECTION, "fingerprint": spec.fingerprint, "dimension": spec.dimension}
@@ -88,7 +98,7 @@ def about(store: AnyStore) -> dict[str, Any]:
     }
 
 
-def _held_in_sql(store: SqlStore) -> Statistics:
+def _held_in(store: SqlStore | GenerationStore) -> Statistics:
     """Count what a collection holds; what it takes in the database cannot be asked of every kind."""
     return Statistics(
         tenants=sum(1 for _ in Reading(store, COLLECTION).tenants()),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 from cyclopts import Group, Parameter
 
 from stackroom.cli._problems import WrongUsage
-from stackroom.stores._dsn import looks_like_dsn
+from stackroom.stores._dsn import FORMS, looks_like_dsn, names_a_database
 from stackroom.text import is_blank
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ _EMBEDDERS = (
 )
 
 _EMBEDDED = "embedded:"
-_POSTGRES = ("postgresql://", "postgres://")
-_SQL = "sql:"
 _MEMORY = "memory:"
 
 DEFAULT_LIBRARY = Path("library")
@@ -83,7 +81,7 @@ def _place_of(what: str, *, may_be_memory: bool = False) -> Callable[[type, Sequ
     def read(_kind: type, tokens: Sequence[Token]) -> Path | str:
         given = tokens[0].value
         not_blank(what)(str, given)  # an empty one would be where the reader stands
-        if given.startswith(_POSTGRES) or _is_in_sql(given) or (may_be_memory and given == _MEMORY):
+        if names_a_database(given) or (may_be_memory and given == _MEMORY):
             return given
         if given == _MEMORY:
             raise WrongUsage(f"{what} cannot be memory:, where nothing is kept; {_what_it_takes(what)}")
@@ -95,15 +93,8 @@ def _place_of(what: str, *, may_be_memory: bool = False) -> Callable[[type, Sequ
     return read
 
 
-def _is_in_sql(given: str) -> bool:
-    """Tell whether a URL follows; the store says what is wrong with one."""
-    return given.startswith(_SQL) and not is_blank(given.removeprefix(_SQL))
-
-
 def _what_it_takes(what: str) -> str:
-    return (
-        f"{what} takes a directory (./NAME when its name has a colon), embedded:DIRECTORY, postgresql://… or sql:URL."
-    )
+    return f"{what} takes a directory (./NAME when its name has a colon), or {FORMS}."
 
 
 def _narrowing(name: str, help_text: str) -> Parameter:
@@ -136,7 +127,7 @@ def store(name: str, help_text: str, *, may_be_memory: bool = False) -> Paramete
 
 Library: TypeAlias = Annotated[
     Path | str,
-    _library("The library's directory, or a database: postgresql://…?schema=…&prefix=… or sql:URL."),
+    _library("The library's directory, or a database: postgresql://…, sql:URL, qdrant://…, neo4j://… or lance:DIR."),
 ]
 LibraryInDirectory: TypeAlias = Annotated[Path | str, _library("The library's directory.")]
 Embedder: TypeAlias = Annotated[

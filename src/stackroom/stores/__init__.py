@@ -13,6 +13,7 @@ from stackroom.stores._protocol import (
     VectorStore,
 )
 from stackroom.stores.embedded import EmbeddedStore
+from stackroom.stores.lance import LanceStore
 from stackroom.stores.memory import MemoryStore
 from stackroom.stores.neo4j import Neo4jStore
 from stackroom.stores.postgres import PostgresStore
@@ -24,6 +25,7 @@ __all__ = [
     "CollectionSpec",
     "Cursor",
     "EmbeddedStore",
+    "LanceStore",
     "LexicalQuery",
     "Match",
     "Matches",

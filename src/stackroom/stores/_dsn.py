@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from stackroom.stores import _addresses
 from stackroom.stores.embedded import EmbeddedStore
 from stackroom.stores.memory import MemoryStore
 from stackroom.stores.sql import SqlStore
@@ -16,9 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from stackroom.stores._protocol import VectorStore
+    from stackroom.stores.generations import GenerationStore
     from stackroom.stores.postgres import PostgresStore
 
-_FORMS: Final = "embedded:DIRECTORY, postgresql://…, sql:URL (sql:sqlite:///library.db, sql:mysql://…) or memory:"
+FORMS: Final = "embedded:DIRECTORY, postgresql://…, sql:URL, qdrant://…, neo4j://…, lance:DIRECTORY"
+"""What a DSN may be, beside `memory:`."""
+
+_IN_DIRECTORIES: Final = frozenset({"lance", "qdrant"})
 
 _LOOKS_LIKE_ONE: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9+.-]+:"  # a scheme; a single letter is a drive of Windows
@@ -32,6 +38,14 @@ _OPENED_BY: Final = {
     "postgres": "PostgresStore(dsn)",
     "sql": "SqlStore(what follows sql:)",
 }
+
+
+def names_a_database(text: str) -> bool:
+    """Tell whether a text is a DSN of a store that is no directory of ours; the store says what is wrong with one."""
+    scheme, colon, rest = text.partition(":")
+    if scheme in {"postgresql", "postgres"} or scheme in _addresses.OPENERS:
+        return rest.startswith("//") or (scheme in _IN_DIRECTORIES and bool(rest.strip()))
+    return bool(colon) and scheme == "sql" and bool(rest.strip())
 
 
 def looks_like_dsn(text: str) -> bool:
@@ -62,7 +76,7 @@ def check_is_no_dsn(path: str | os.PathLike[str]) -> None:
 
 
 def open_store(dsn: str) -> VectorStore:
-    """Open the store that a DSN names: `embedded:DIRECTORY`, `postgresql://…`, `sql:URL`, or `memory:`.
+    """Open the store that a DSN names: `embedded:DIRECTORY`, `postgresql://…`, `qdrant://…`, … or `memory:`.
 
     A directory, or an SQLite file, is made when missing. `sql:` is followed by a URL as SQLAlchemy writes it.
 
@@ -74,7 +88,7 @@ def open_store(dsn: str) -> VectorStore:
     scheme, colon, rest = dsn.partition(":")
     opener = _OPENERS.get(scheme) if colon else None
     if opener is None:
-        raise ValueError(f"this is no DSN of a store; write {_FORMS}")
+        raise ValueError(f"this is no DSN of a store; write {FORMS} or memory:")
     return opener(dsn, rest)
 
 
@@ -84,12 +98,14 @@ def _open_embedded(_dsn: str, directory: str) -> VectorStore:
     return EmbeddedStore(directory)
 
 
-def open_database(dsn: str, *, manage_schema: bool = True) -> PostgresStore | SqlStore:
-    """Open the store in the database that `postgresql://…` or `sql:URL` names.
+def open_database(dsn: str, *, manage_schema: bool = True) -> PostgresStore | SqlStore | GenerationStore:
+    """Open the store in the database that a DSN names.
 
-    NoLibrary, and nothing made, when there are no tables and none are to be made.
+    NoLibrary, and nothing made, when there is none and none is to be made.
     """
     scheme, _, url = dsn.partition(":")
+    if scheme in _addresses.OPENERS:
+        return _addresses.OPENERS[scheme](dsn, url, makes=manage_schema)
     return (
         SqlStore(url, manage_schema=manage_schema)
         if scheme == "sql"
@@ -98,8 +114,10 @@ def open_database(dsn: str, *, manage_schema: bool = True) -> PostgresStore | Sq
 
 
 def lacks_its_file(dsn: str) -> bool:
-    """Tell whether a DSN names an SQLite file that is not there; of no other place can this be told."""
+    """Tell whether a DSN names an SQLite file, or a directory, that is not there; of no server can this be told."""
     scheme, _, url = dsn.partition(":")
+    if scheme in _IN_DIRECTORIES and "//" not in url:
+        return not Path(url).is_dir()
     if scheme != "sql":
         return False
     check_sqlalchemy()
@@ -204,4 +222,5 @@ _OPENERS: Final[dict[str, Callable[[str, str], VectorStore]]] = {
     "postgres": _open_postgres,
     "sql": _open_sql,
     "memory": _open_memory,
+    **_addresses.OPENERS,
 }

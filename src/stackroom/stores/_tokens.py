@@ -78,6 +78,9 @@ class No:
 
 Form: TypeAlias = Holds | HoldsAll | Every | Some | No
 
+_DEEPEST: Final = 24
+"""How deep a filter is asked: some databases read no deeper conditions. What lies below is for `matches` to judge."""
+
 ALWAYS: Final = Every(())
 NEVER: Final = Some(())
 
@@ -92,7 +95,8 @@ class Asked:
 
 def compiled(where: Filter) -> Asked:
     """Return what to ask a database for the records that a filter matches."""
-    return Asked(_form(where, widens=True), not any(isinstance(node, Range | Contains) for node in nodes(where)))
+    is_exact = where.depth <= _DEEPEST and not any(isinstance(node, Range | Contains) for node in nodes(where))
+    return Asked(_form(where, widens=True), is_exact)
 
 
 def tokens_of(metadata: Mapping[str, MetadataValue]) -> list[str]:
@@ -111,14 +115,16 @@ def _of_entry(key: str, value: MetadataValue) -> Iterator[str]:
             yield _is_text(key) if isinstance(value, str) else _is_number(key)
 
 
-def _form(where: Filter, *, widens: bool) -> Form:
+def _form(where: Filter, *, widens: bool, above: int = 1) -> Form:
     """Return a form that holds wherever the filter does (`widens`), or only where it does."""
+    if above > _DEEPEST:
+        return ALWAYS if widens else NEVER
     if isinstance(where, And):
-        return conjunction(_form(member, widens=widens) for member in where.filters)
+        return conjunction(_form(member, widens=widens, above=above + 1) for member in where.filters)
     if isinstance(where, Or):
-        return disjunction(_form(member, widens=widens) for member in where.filters)
+        return disjunction(_form(member, widens=widens, above=above + 1) for member in where.filters)
     if isinstance(where, Not):
-        return negation(_form(where.filter, widens=not widens))
+        return negation(_form(where.filter, widens=not widens, above=above + 1))
     return _leaf(where) if widens or not isinstance(where, Range | Contains) else NEVER
 
 
@@ -154,7 +160,7 @@ def _one_of(key: str, values: Iterable[Scalar]) -> Form:
 
 def conjunction(parts: Iterable[Form]) -> Form:
     """Return what holds where all of the parts do, in the shortest form."""
-    kept = [part for part in parts if part != ALWAYS]
+    kept = [inner for part in parts for inner in (part.parts if isinstance(part, Every) else (part,))]
     if NEVER in kept:
         return NEVER
     kept = [*_several([part for part in kept if _is_single(part)]), *(part for part in kept if not _is_single(part))]
@@ -179,7 +185,7 @@ def _several(parts: list[Form]) -> list[Form]:
 
 def disjunction(parts: Iterable[Form]) -> Form:
     """Return what holds where one of the parts does, in the shortest form."""
-    kept = [part for part in parts if part != NEVER]
+    kept = [inner for part in parts for inner in (part.parts if isinstance(part, Some) else (part,))]
     if ALWAYS in kept:
         return ALWAYS
     held = [part.tokens for part in kept if isinstance(part, Holds)]

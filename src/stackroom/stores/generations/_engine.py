@@ -1,8 +1,8 @@
 """What a database must do for a store to be built on it: keep rows and notes, find by tokens.
 
-An adapter (Qdrant, Pinecone, Milvus …) implements `Engine`; `GenerationStore` does all else. What an engine answers need
-not be one state: the store sees to that. Every call returns only when what it wrote is seen by the calls that follow,
-or the engine says otherwise in `notes`.
+An adapter (for Qdrant, Neo4j, LanceDB …) implements `Engine`; `GenerationStore` does all else. What an engine answers
+need not be one state: the store sees to that. Every call returns only when what it wrote is seen by the calls that
+follow, or the engine says otherwise in `remarks`.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Found:
 class Engine(Protocol):
     """Rows in shelves, and notes beside them.
 
-    `form` is a condition on tokens; `tenant`, when given, says that only rows of that tenant can hold it. StoreUnavailable
-    when the database does not answer, StoreError when there is no such shelf (any more).
+    `form` is a condition on tokens; `tenant`, when given, says that only rows of that tenant can hold it.
+    StoreUnavailable when the database does not answer, StoreError when there is no such shelf (any more).
     """
 
     def make_shelf(self, shelf: str, dimension: int) -> None:

@@ -15,7 +15,7 @@ from stackroom.stores import _door, _ranking
 from stackroom.stores._protocol import CollectionSpec, Cursor, LexicalQuery, Match, Matches, Page, Record, check_name
 from stackroom.stores._tokens import ALWAYS
 from stackroom.stores.generations import _heads, _reads, _writes
-from stackroom.stores.generations._catalogue import Catalogue, Entry
+from stackroom.stores.generations._catalogue import FORMAT, Catalogue, Entry
 from stackroom.stores.generations._turns import LEASE_SECONDS, Turns
 from stackroom.stores.generations._view import Selected, View
 
@@ -59,6 +59,11 @@ class GenerationStore:
         self._lock_timeout = lock_timeout
         self._closing = threading.Lock()
         self._is_closed = False
+
+    @property
+    def format(self) -> int:
+        """The format of what the store keeps."""
+        return FORMAT
 
     # Collections
 
@@ -210,17 +215,18 @@ class GenerationStore:
         _door.check_where(where)
         _door.check_limit(limit)
         work = partial(_reads.dense, query=query, limit=limit)
-        return self._ranked(self._read(name, where, work, fingerprint), limit)
+        return self._ranked(self._read(entry, name, where, work, fingerprint), limit)
 
     def lexical(self, name: str, query: LexicalQuery, *, where: Filter, limit: int) -> list[Match]:
         """Return the best worded records, by BM25; see `VectorStore.lexical`."""
         self._check_open()
-        self._entry(name)
+        entry = self._entry(name)
         if _door.check_query(query).prefix and self.capabilities.prefix == "refused":
             raise CapabilityError("this store's lexical leg has no prefix search; ask without prefix")
         _door.check_where(where)
         _door.check_limit(limit)
-        return self._ranked(self._read(name, where, partial(_reads.lexical, query=query, limit=limit)), limit)
+        work = partial(_reads.lexical, query=query, limit=limit)
+        return self._ranked(self._read(entry, name, where, work), limit)
 
     def scan(
         self, name: str, *, where: Filter, after: Cursor | None = None, limit: int, vectors: bool = False
@@ -237,7 +243,8 @@ class GenerationStore:
                 continue
             wanted = limit + 1 - len(found)
             work = partial(_reads.scan, after=begin, limit=wanted, vectors=vectors)
-            found += self._of_tenant(name, tenant_id, where, work)
+            page, entry = self._of_tenant(entry, name, tenant_id, where, work)
+            found += page
             if len(found) > limit:
                 last = found[limit - 1]
                 return Page(tuple(found[:limit]), Cursor(last.tenant_id, last.source_id, last.index))
@@ -246,9 +253,9 @@ class GenerationStore:
     def count(self, name: str, *, where: Filter) -> int:
         """Count the matching records."""
         self._check_open()
-        self._entry(name)
+        entry = self._entry(name)
         _door.check_where(where)
-        return sum(self._read(name, where, _reads.count))
+        return sum(self._read(entry, name, where, _reads.count))
 
     def close(self) -> None:
         """Give back what the store opened."""
@@ -283,33 +290,45 @@ class GenerationStore:
         return View(self._engine, shelf, tenant_id, _heads.head_of(self._engine, shelf, tenant_id).counts)
 
     def _read(
-        self, name: str, where: Filter, work: Callable[[View, Selected], T], fingerprint: str | None = None
+        self,
+        entry: Entry,
+        name: str,
+        where: Filter,
+        work: Callable[[View, Selected], T],
+        fingerprint: str | None = None,
     ) -> list[T]:
-        """Read every tenant that a filter may concern, one state each, all of one collection."""
+        """Read every tenant that a filter may concern, one state each, all of one collection: at first of `entry`."""
         while True:
-            entry = self._entry(name)
-            _door.check_fingerprint(entry.spec, fingerprint)
-            done = [self._of_tenant(name, tenant_id, where, work) for tenant_id in self._tenants(entry, where)]
-            if self._entry(name) == entry:
+            done = []
+            for tenant_id in self._tenants(entry, where):
+                found, now = self._of_tenant(entry, name, tenant_id, where, work)
+                if now != entry:
+                    break
+                done.append(found)
+            else:
                 return done
+            entry = now
+            _door.check_fingerprint(entry.spec, fingerprint)
 
-    def _of_tenant(self, name: str, tenant_id: str, where: Filter, work: Callable[[View, Selected], T]) -> T:
-        """Read one state of a tenant: what was asked while its head moved is asked again."""
+    def _of_tenant(
+        self, entry: Entry, name: str, tenant_id: str, where: Filter, work: Callable[[View, Selected], T]
+    ) -> tuple[T, Entry]:
+        """Read one state of a tenant: what was asked while its head moved is asked again. Say of which entry it is."""
         selected = Selected.by(where, tenant_id)
         for _ in range(_LOOKS):
-            entry = self._entry(name)
             head = _heads.head_of(self._engine, entry.shelf, tenant_id)
             try:
                 done = work(View(self._engine, entry.shelf, tenant_id, head.counts), selected)
             except StoreError:
                 if self._entry(name) == entry:
                     raise
-                continue
-            if _heads.head_of(self._engine, entry.shelf, tenant_id).state == head.state and self._entry(name) == entry:
-                return done
-        entry = self._entry(name)
+            else:
+                is_same = _heads.head_of(self._engine, entry.shelf, tenant_id).state == head.state
+                if is_same and self._entry(name) == entry:
+                    return done, entry
+            entry = self._entry(name)
         with self._turns.turn(entry.shelf, tenant_id) as turn:
-            return work(View(self._engine, entry.shelf, tenant_id, turn.before), selected)
+            return work(View(self._engine, entry.shelf, tenant_id, turn.before), selected), entry
 
     def _ranked(self, found: list[list[_reads.Scored]], limit: int) -> list[Match]:
         ranked = _reads.ranked([scored for of_tenant in found for scored in of_tenant], limit)

@@ -236,7 +236,7 @@ class QdrantEngine:
 
     def _make_notes(self) -> None:
         with self._calling():
-            if self._client.collection_exists(self._notes):
+            if has_notes(self._client, self._prefix):
                 return
             try:
                 self._client.create_collection(
@@ -273,7 +273,7 @@ class QdrantEngine:
 
     @property
     def _notes(self) -> str:
-        return f"{self._prefix}_notes"
+        return _notes_of(self._prefix)
 
     def _name(self, shelf: str) -> str:
         return f"{self._prefix}_{shelf}"
@@ -293,6 +293,16 @@ class QdrantEngine:
         """Call the client about a shelf."""
         with self._calling():
             yield self._name(shelf)
+
+
+def has_notes(client: QdrantClient, prefix: str) -> bool:
+    """Tell whether there are notes of ours in a Qdrant."""
+    with _errors():
+        return client.collection_exists(_notes_of(prefix))
+
+
+def _notes_of(prefix: str) -> str:
+    return f"{prefix}_notes"
 
 
 @contextmanager

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 class QdrantStore(GenerationStore):
     """A store in Qdrant: 1.16 or newer, or a client in local mode.
 
-    A client given is used, and left open unless `close_client` says otherwise. `prefix` ("stackroom") begins the names of all that the store makes, so that several
-    libraries share a server. All that is allowed is compared (`exact`), unless `exact_limit` is given: above so many
-    allowed passages Qdrant's index is walked, and the answer says so (`scan_limit`). In local mode one process holds
-    the data, and nothing is promised of a crash: it is for development.
+    A client given is used, and left open unless `close_client` says otherwise. `prefix` ("stackroom") begins the names
+    of all that the store makes, so that several libraries share a server. All that is allowed is compared (`exact`),
+    unless `exact_limit` is given: above so many allowed passages Qdrant's index is walked, and the answer says so
+    (`scan_limit`). In local mode one process holds the data, and nothing is promised of a crash: it is for development.
     """
 
     def __init__(
