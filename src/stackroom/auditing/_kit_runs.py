@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 Outcome: TypeAlias = Literal["passed", "failed", "skipped"]
 
 _MODULE: Final = "test_stackroom_kit"
-_ASKS_OF_PYTEST: Final = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
+_NO_OTHER_PLUGINS: Final = "PYTEST_DISABLE_PLUGIN_AUTOLOAD"
+_ASKS_OF_PYTEST: Final = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", _NO_OTHER_PLUGINS)
 _PLUGINS_OFF: Final = ("cacheprovider", "faulthandler", "terminal")
 
 _TESTS: Final = """\
@@ -63,9 +64,11 @@ def run_tests(source: str, plugin: object) -> int:
         options = [f"--rootdir={folder}", "--import-mode=importlib", "--capture=no", *quiet]
         # What the environment asks of other runs would choose among our tests, or load what they do not need.
         kept = {name: os.environ.pop(name) for name in _ASKS_OF_PYTEST if name in os.environ}
+        os.environ[_NO_OTHER_PLUGINS] = "1"  # they are for other tests, and some say so
         try:
             return int(pytest.main([str(folder), *options], plugins=[plugin]))
         finally:
+            del os.environ[_NO_OTHER_PLUGINS]
             os.environ.update(kept)
             sys.modules.pop(_MODULE, None)  # or the next run would be of this module again
 
