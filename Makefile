@@ -3,6 +3,7 @@
 # make fuzz   looks for faults with random sources, filters and scripts, for FUZZ_SECONDS (600 unless said)
 # make test-postgres-other   the store for PostgreSQL once more: on another version, and set otherwise; takes minutes
 # make test-mariadb   the store in SQL on a real MariaDB, downloaded from Debian unless there is one; takes minutes
+# make test-stores   the kit on what is too slow for every run: the local mode of Qdrant's client; takes minutes
 # make lint   what CI checks besides: ruff and mypy
 # make bench  measures, beside what a user would pick instead; make bench-1m at a million passages, alone
 # make bench-postgres   the same for the store in PostgreSQL
@@ -18,7 +19,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	"$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$candidate" && break; done)
 
-.PHONY: demo test test-postgres-other test-mariadb fuzz lint docs bench bench-indexing bench-1m bench-postgres bench-sql clean
+.PHONY: demo test test-postgres-other test-mariadb fuzz lint docs bench bench-indexing bench-1m bench-postgres bench-sql clean test-stores
 
 demo: $(VENV)/demo.installed
 	$(BIN)/python examples/demo.py
@@ -38,6 +39,9 @@ test-postgres-other: $(VENV)/dev.installed
 
 test-mariadb: $(VENV)/dev.installed
 	STACKROOM_TEST_MARIADB=$${STACKROOM_TEST_MARIADB:-1} $(BIN)/python -m pytest tests/sql/test_sql_on_mariadb.py
+
+test-stores: $(VENV)/dev.installed
+	STACKROOM_TEST_ALL=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal tests/stores/test_conformance.py -k Qdrant
 
 lint: $(VENV)/dev.installed
 	$(BIN)/ruff format --check .

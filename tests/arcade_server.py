@@ -54,10 +54,11 @@ def running() -> Iterator[Running]:
     port, http, password = _free_port(), _free_port(), secrets.token_urlsafe(16)
     with tempfile.TemporaryDirectory(prefix="stackroom-arcade-", ignore_cleanup_errors=True) as directory:
         process = subprocess.Popen(
-            [sys.executable, __file__, directory, str(port), str(http), password],
+            [sys.executable, str(Path(__file__).absolute()), directory, str(port), str(http), password],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            cwd=directory,  # where it writes its log
             text=True,
         )
         try:

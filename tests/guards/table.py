@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.guards.of_copying import COPYING
+from tests.guards.of_generations import GENERATIONS
 from tests.guards.of_indexing import BULK
 from tests.guards.of_integrations import INTEGRATIONS
 from tests.guards.of_postgres import POSTGRES
@@ -28,4 +29,5 @@ GUARDS: Final = (
     *RANKERS,
     *COPYING,
     *INTEGRATIONS,
+    *GENERATIONS,
 )

@@ -32,7 +32,9 @@ directory without one untouched.
   `row_level_security` (true or false: the database keeps every scope as well), `manage_schema` (false: make no tables),
   `exact` (true: compare all vectors). [More of them](stores/postgres.md#on-the-command-line). Or any other SQL
   database, `sql:` and a URL of SQLAlchemy: `sql:sqlite:///library.db`, `sql:mysql://…`
-  ([more](stores/sql.md#use)). The same goes for the arguments FROM, TO, LIBRARY and STORE.
+  ([more](stores/sql.md#use)). Or [Qdrant](stores/qdrant.md#use), `qdrant://HOST`; [Neo4j](stores/neo4j.md#use),
+  `neo4j://USER:PASSWORD@HOST`; [LanceDB](stores/lance.md#use), `lance:DIRECTORY`. The same goes for the arguments FROM,
+  TO, LIBRARY and STORE.
 
 * **Scope.** Whatever reads names a tenant and at least one group, whatever writes a tenant. Nothing widens that.
 * **Sources.** A file is a source. Its id is its path relative to the directory that was given (`guides/setup.md`), or

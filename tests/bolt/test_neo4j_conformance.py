@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import neo4j
 import pytest
 
-import neo4j
 from stackroom.stores import Neo4jStore, VectorStore
 from stackroom.testing import StoreConformance
 

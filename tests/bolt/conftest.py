@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import neo4j
 import pytest
 from tests.arcade_server import NoServer, Running, running
 from tests.conftest import missing
-
-import neo4j
 
 
 @pytest.fixture(scope="session")
