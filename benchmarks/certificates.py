@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+import neo4j
 from tests.arcade_server import running as arcade
 from tests.postgres_server import PACKAGE
 from tests.postgres_server import running as postgres
 from tests.qdrant.edge_client import EdgeClient
 
-import neo4j
 from stackroom.auditing import certify
 from stackroom.stores import (
     EmbeddedStore,

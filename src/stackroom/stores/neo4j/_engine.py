@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import neo4j
 from neo4j import exceptions
+
 from stackroom._errors import StoreError, StoreUnavailable
 from stackroom.stores._tokens import Every, Form, Holds, HoldsAll, No, Some, digest
 from stackroom.stores.generations import Found, Nearest, Place, Row, Stored, Worded
