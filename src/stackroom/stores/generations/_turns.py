@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from stackroom.stores.generations._engine import Engine, Row
     from stackroom.stores.generations._heads import Head
 
-LEASE_SECONDS: Final = 60.0
-"""How long a writer may be silent before another takes its turn."""
+LEASE_SECONDS: Final = 25.0
+"""How long a writer may be silent before another takes its turn: less than the other is willing to wait."""
 
 _POLL_SECONDS: Final = 0.02
 _BATCH_ROWS: Final = 500
