@@ -1,6 +1,6 @@
 """Certifies every store that ships, or those named, and writes the table of docs/stores/README.md.
 
-python benchmarks/certificates.py [STORE …]. Each store is what the tests run on: see the page. All take fifteen minutes.
+python benchmarks/certificates.py [STORE …]. Each store is what the tests run on, see the page; all take 15 minutes.
 """
 
 from __future__ import annotations

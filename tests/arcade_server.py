@@ -82,6 +82,16 @@ def _free_port() -> int:
         return int(listening.getsockname()[1])
 
 
+def _listens(port: int) -> bool:
+    """Wait until somebody listens, for a minute at most."""
+    end = time.monotonic() + _SECONDS
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return True
+        time.sleep(0.05)
+    return False
+
+
 def main(directory: str, port: int, http: int, password: str) -> None:
     """Serve until the input is closed."""
     import arcadedb_embedded
@@ -101,12 +111,7 @@ def main(directory: str, port: int, http: int, password: str) -> None:
     )
     server.start()
     server.create_database("stackroom")
-    end = time.monotonic() + _SECONDS
-    while time.monotonic() < end:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            break
-        time.sleep(0.05)
-    os.write(told, b"ready\n")
+    os.write(told, b"ready\n" if _listens(port) else b"deaf\n")
     sys.stdin.read()
     server.stop()
     shutil.rmtree(Path(directory), ignore_errors=True)
