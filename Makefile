@@ -3,7 +3,7 @@
 # make fuzz   looks for faults with random sources, filters and scripts, for FUZZ_SECONDS (600 unless said)
 # make test-postgres-other   the store for PostgreSQL once more: on another version, and set otherwise; takes minutes
 # make test-mariadb   the store in SQL on a real MariaDB, downloaded from Debian unless there is one; takes minutes
-# make test-stores   the kit on what is too slow for every run: the local mode of Qdrant's client; takes minutes
+# make test-stores   the kit on what is too slow for every run (Qdrant's local mode, SqlStore on PostgreSQL); takes minutes
 # make lint   what CI checks besides: ruff and mypy
 # make bench  measures, beside what a user would pick instead; make bench-1m at a million passages, alone
 # make bench-postgres   the same for the store in PostgreSQL
@@ -41,7 +41,8 @@ test-mariadb: $(VENV)/dev.installed
 	STACKROOM_TEST_MARIADB=$${STACKROOM_TEST_MARIADB:-1} $(BIN)/python -m pytest tests/sql/test_sql_on_mariadb.py
 
 test-stores: $(VENV)/dev.installed
-	STACKROOM_TEST_ALL=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal tests/stores/test_conformance.py -k Qdrant
+	STACKROOM_TEST_ALL=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal \
+		tests/stores/test_conformance.py tests/sql/test_sql_on_postgres.py -k "Qdrant or Postgres"
 
 lint: $(VENV)/dev.installed
 	$(BIN)/ruff format --check .

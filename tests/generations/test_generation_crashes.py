@@ -11,7 +11,7 @@ import pytest
 from tests.generations.engine import Killed, MemoryEngine, a_store
 
 from stackroom import Conflict, StoreUnavailable
-from stackroom.filters import And, Eq, In
+from stackroom.filters import And, Eq, Filter, In
 from stackroom.stores import CollectionSpec, LexicalQuery, Record
 from stackroom.stores.generations import GenerationStore, _turns
 
@@ -163,9 +163,30 @@ def test_a_reader_that_polls_while_a_writer_replaces_never_sees_a_gap_or_a_mixtu
         assert len(words) in (6, 8)
         assert len({round(match.score, 9) for match in words}) == 1
         assert reader.count("c", where=of("a", "b")) in (6, 8)
+        assert reader.count("c", where=In("sourceId", ["a", "b"])) in (6, 8)
+        of_any_tenant = reader.dense("c", [1, 0], where=In("sourceId", ["a", "b"]), limit=99)
+        assert len({match.record.text for match in of_any_tenant}) == 1
         looks += 1
     writer.join()
     assert looks > 3
+
+
+@pytest.mark.parametrize("where", [of("a", "b"), In("sourceId", ["a", "b"])], ids=["one tenant", "any tenant"])
+def test_what_is_asked_while_a_head_moves_is_asked_again(engine: MemoryEngine, where: Filter) -> None:
+    store, reader, steps = a_store(engine), a_store(engine), []
+
+    def meanwhile(step: str) -> None:
+        steps.append(step)
+        if steps.count("count") == 2:  # how many passages there are was counted, how many hold the word is not yet
+            engine.before = lambda _step: None
+            put(store, "new", "a", "b", length=9)
+
+    engine.before = meanwhile
+    found = reader.lexical("c", LexicalQuery("new"), where=where, limit=99)
+    expected = a_store(engine).lexical("c", LexicalQuery("new"), where=where, limit=99)
+    assert len(steps) == 2
+    assert [(match.id, match.score) for match in found] == [(match.id, match.score) for match in expected]
+    assert len(found) == 18
 
 
 @pytest.mark.usefixtures("short_leases")

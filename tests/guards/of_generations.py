@@ -59,7 +59,14 @@ GENERATIONS: Final = (
         _STORE,
         "is_same = _heads.head_of(self._engine, entry.shelf, tenant_id).state == head.state",
         "is_same = True",
-        (_CRASHES, "-k", "polls"),
+        (_CRASHES, "-k", "asked_again"),
+    ),
+    Guard(
+        "a tenant whose head has moved is read again among all",
+        _STORE,
+        "if after.get(tenant_id, head).state != head.state:",
+        "if tenant_id not in after:",
+        (_CRASHES, "-k", "asked_again"),
     ),
     Guard(
         "what tokens cannot say is judged",

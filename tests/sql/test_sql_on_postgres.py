@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from stackroom.stores import VectorStore
 
 
+@pytest.mark.skipif(not os.environ.get("STACKROOM_TEST_ALL"), reason="the kit runs on SQLite; here: make test-stores")
 class TestSqlStoreOnPostgres(StoreConformance):
     @pytest.fixture
     def store(self, postgres_url: str) -> Iterator[VectorStore]:

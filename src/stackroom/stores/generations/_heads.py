@@ -99,6 +99,12 @@ def head_of(engine: Engine, shelf: str, tenant_id: str) -> Head:
     return Head(tenant_id) if content is None else read(content)
 
 
+def heads_of(engine: Engine, shelf: str) -> dict[str, Head]:
+    """Return the heads of all tenants that were ever written, as they are now, in the order of tenants."""
+    heads = [read(content) for content in engine.notes_of(prefix(shelf)).values()]
+    return {head.tenant: head for head in sorted(heads, key=lambda head: head.tenant)}
+
+
 def tenants_of(engine: Engine, shelf: str) -> list[str]:
     """Return the tenants that were ever written, in order."""
-    return sorted(read(content).tenant for content in engine.notes_of(prefix(shelf)).values())
+    return list(heads_of(engine, shelf))

@@ -298,17 +298,44 @@ class GenerationStore:
         fingerprint: str | None = None,
     ) -> list[T]:
         """Read every tenant that a filter may concern, one state each, all of one collection: at first of `entry`."""
+        named = named_values(where, keys.TENANT)
         while True:
-            done = []
-            for tenant_id in self._tenants(entry, where):
-                found, now = self._of_tenant(entry, name, tenant_id, where, work)
-                if now != entry:
-                    break
-                done.append(found)
-            else:
+            read = self._of_every if named is None else self._of
+            done, now = read(entry, name, where, work)
+            if now == entry:
                 return done
             entry = now
             _door.check_fingerprint(entry.spec, fingerprint)
+
+    def _of(self, entry: Entry, name: str, where: Filter, work: Callable[[View, Selected], T]) -> tuple[list[T], Entry]:
+        """Read the tenants that a filter names; no further when the collection is another by then."""
+        done: list[T] = []
+        for tenant_id in self._tenants(entry, where):
+            found, now = self._of_tenant(entry, name, tenant_id, where, work)
+            if now != entry:
+                return done, now
+            done.append(found)
+        return done, entry
+
+    def _of_every(
+        self, entry: Entry, name: str, where: Filter, work: Callable[[View, Selected], T]
+    ) -> tuple[list[T], Entry]:
+        """Read all tenants, looking at their heads once before and once after; those that moved are read again."""
+        heads = _heads.heads_of(self._engine, entry.shelf)
+        try:
+            found = {
+                tenant_id: work(View(self._engine, entry.shelf, tenant_id, head.counts), Selected.by(where, tenant_id))
+                for tenant_id, head in heads.items()
+            }
+        except StoreError:
+            if self._entry(name) == entry:
+                raise
+            return [], self._entry(name)
+        after = _heads.heads_of(self._engine, entry.shelf)
+        for tenant_id, head in heads.items():
+            if after.get(tenant_id, head).state != head.state:
+                found[tenant_id], _ = self._of_tenant(entry, name, tenant_id, where, work)
+        return list(found.values()), self._entry(name)
 
     def _of_tenant(
         self, entry: Entry, name: str, tenant_id: str, where: Filter, work: Callable[[View, Selected], T]
