@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.generations.engine import Killed, MemoryEngine, a_store
@@ -13,7 +14,7 @@ from tests.generations.engine import Killed, MemoryEngine, a_store
 from stackroom import Conflict, StoreUnavailable
 from stackroom.filters import And, Eq, Filter, In
 from stackroom.stores import CollectionSpec, LexicalQuery, Record
-from stackroom.stores.generations import GenerationStore, _turns
+from stackroom.stores.generations import GenerationStore, _holding, _turns
 
 T = Eq("tenantId", "t")
 
@@ -252,6 +253,48 @@ def test_a_replace_of_several_sources_is_one_step(engine: MemoryEngine) -> None:
     put(store, "new", "a", "b")
     assert {frozenset(look) for look in looks} == {frozenset({"old"}), frozenset({"new"})}
     assert len(looks) > 8
+
+
+def test_a_swap_that_takes_longer_than_its_lease_loses_no_write(
+    engine: MemoryEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, writer = a_store(engine), a_store(engine)
+    store.create_collection("side", CollectionSpec(2, "n"))
+    versions = {record.version or 0 for record in store.scan("c", where=T, limit=99)}
+    places = engine.places
+    now = time.time()
+
+    def slowly(*arguments: Any) -> Any:
+        found = list(places(*arguments))
+        monkeypatch.setattr(engine, "places", places)
+        monkeypatch.setattr(time, "time", lambda: now + 2 * _holding.LEASE_SECONDS)
+        put(writer, "acknowledged", "a")
+        return iter(found)
+
+    monkeypatch.setattr(engine, "places", slowly)
+    with pytest.raises(StoreUnavailable, match="took too long"):
+        store.swap("c", "side", expect=versions)
+    assert {item.text for item in store.scan("c", where=of("a"), limit=9)} == {"acknowledged"}
+    assert store.collection("c") == CollectionSpec(2, "m")
+
+
+def test_a_swap_waits_for_whoever_writes_and_holds_off_the_next(engine: MemoryEngine) -> None:
+    store, writer = a_store(engine), a_store(engine, lock_timeout=0.1)
+    store.create_collection("side", CollectionSpec(2, "n"))
+    tried: list[str] = []
+
+    def meanwhile(step: str) -> None:
+        if step == "note" and len(engine.notes_of("swap.")) == 2:
+            engine.before = lambda _step: None
+            with pytest.raises(StoreUnavailable, match="being swapped"):
+                put(writer, "late", "a")
+            tried.append(step)
+
+    engine.before = meanwhile
+    store.swap("c", "side")
+    assert tried
+    assert store.collection("c") == CollectionSpec(2, "n")
+    assert not any(name.startswith("swap.") for name in engine.notes)
 
 
 def test_a_source_split_is_refused_and_nothing_staged(engine: MemoryEngine) -> None:

@@ -69,6 +69,20 @@ GENERATIONS: Final = (
         (_CRASHES, "-k", "asked_again"),
     ),
     Guard(
+        "a swap whose lease is over does not take place",
+        "stackroom.stores.generations._holding",
+        "if time.time() > self._until:",
+        "if time.time() < 0:",
+        (_CRASHES, "-k", "longer_than_its_lease"),
+    ),
+    Guard(
+        "a swap holds writers off",
+        _STORE,
+        "not is_held_off(self._engine, entry.shelf):",
+        "entry:",
+        (_CRASHES, "-k", "holds_off_the_next"),
+    ),
+    Guard(
         "what tokens cannot say is judged",
         "stackroom.stores.generations._view",
         "return matches(self.where, record.metadata)",

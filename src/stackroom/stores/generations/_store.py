@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -16,11 +16,12 @@ from stackroom.stores._protocol import CollectionSpec, Cursor, LexicalQuery, Mat
 from stackroom.stores._tokens import ALWAYS
 from stackroom.stores.generations import _heads, _reads, _writes
 from stackroom.stores.generations._catalogue import FORMAT, Catalogue, Entry
-from stackroom.stores.generations._turns import LEASE_SECONDS, Turns
+from stackroom.stores.generations._holding import HoldOff, is_held_off
+from stackroom.stores.generations._turns import Turns
 from stackroom.stores.generations._view import Selected, View
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
     from numpy.typing import ArrayLike
@@ -94,43 +95,34 @@ class GenerationStore:
         """Let the collection `side` take the name, with all writers of both held off; what had the name is dropped."""
         self._check_open()
         entry, taking = self._entry(name), self._entry(side)
-        with ExitStack() as held:
-            for shelf in dict.fromkeys((entry.shelf, taking.shelf)):
-                held.enter_context(self._held_off(shelf))
+        with ExitStack() as stack:
+            held = [stack.enter_context(HoldOff(self._engine, shelf)) for shelf in {entry.shelf, taking.shelf}]
+            for each in held:
+                self._await_writers(each)
             if (self._entry(name), self._entry(side)) != (entry, taking):
                 raise StoreUnavailable(
                     "the collection was swapped or dropped meanwhile; nothing was changed: try again"
                 )
-            _door.check_expected(expect, self._versions(entry))
-            _door.check_expected(expect_side, self._versions(taking))
+            _door.check_expected(expect, self._versions(entry, held))
+            _door.check_expected(expect_side, self._versions(taking, held))
+            for each in held:
+                each.renew()
             if side != name:
                 self._catalogue.move(side, name)
 
-    @contextmanager
-    def _held_off(self, shelf: str) -> Iterator[None]:
-        """Let no writer begin on a shelf, and wait for the end of those that have."""
-        note, mark = f"swap.{shelf}", str(time.time() + LEASE_SECONDS).encode()
-        there = self._engine.note(note)
-        if (there is not None and float(there) > time.time()) or not self._engine.write_note(note, mark, there):
-            raise StoreUnavailable("this collection is being swapped by somebody else; try again")
-        try:
-            for tenant_id in _heads.tenants_of(self._engine, shelf):
-                with self._turns.turn(shelf, tenant_id):
-                    pass
-            yield
-        finally:
-            self._engine.write_note(note, None, mark)
+    def _await_writers(self, held: HoldOff) -> None:
+        for tenant_id in _heads.tenants_of(self._engine, held.shelf):
+            held.renew()
+            with self._turns.turn(held.shelf, tenant_id):
+                pass
 
-    def _is_held_off(self, shelf: str) -> bool:
-        content = self._engine.note(f"swap.{shelf}")
-        return content is not None and float(content) > time.time()
-
-    def _versions(self, entry: Entry) -> set[int]:
-        return {
-            place.written
-            for tenant_id in _heads.tenants_of(self._engine, entry.shelf)
-            for place in self._view(entry.shelf, tenant_id).places(ALWAYS)
-        }
+    def _versions(self, entry: Entry, held: list[HoldOff]) -> set[int]:
+        versions: set[int] = set()
+        for tenant_id in _heads.tenants_of(self._engine, entry.shelf):
+            for each in held:
+                each.renew()
+            versions |= {place.written for place in self._view(entry.shelf, tenant_id).places(ALWAYS)}
+        return versions
 
     # Writing
 
@@ -191,7 +183,7 @@ class GenerationStore:
         while True:
             entry = self._entry(name)
             with self._turns.turn(entry.shelf, tenant_id) as turn:
-                if self._entry(name) == entry and not self._is_held_off(entry.shelf):
+                if self._entry(name) == entry and not is_held_off(self._engine, entry.shelf):
                     return work(turn, View(self._engine, entry.shelf, tenant_id, turn.before), entry)
             if time.monotonic() > end:
                 raise StoreUnavailable("this collection is being swapped; nothing was changed: try again")

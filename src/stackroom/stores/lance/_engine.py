@@ -5,6 +5,7 @@ Conditions are SQL of token literals, which hold letters, digits, `-` and `_` al
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from contextlib import contextmanager, nullcontext
@@ -17,7 +18,7 @@ import lancedb
 import numpy as np
 import pyarrow as pa
 
-from stackroom._errors import StoreUnavailable
+from stackroom._errors import StoreError, StoreUnavailable
 from stackroom.stores._tokens import Every, Form, Holds, HoldsAll, No, Some, digest
 from stackroom.stores.generations import Found, Nearest, Place, Row, Stored, Worded
 from stackroom.stores.lance._errors import errors as _errors
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from stackroom._model import Note
+
+_log = logging.getLogger("stackroom.stores")
 
 _PLACE: Final = ["tenant", "source", "place", "written", "key"]
 _READ: Final = [*_PLACE, "text", "metadata"]
@@ -169,10 +172,13 @@ class LanceEngine:
 
     def close(self) -> None:
         """Erase versions of what was written that no reader of another process can still be at."""
-        with self._alone(), _errors():
-            for name in sorted(self._written & set(self._names())):
-                self._database.open_table(name).optimize(cleanup_older_than=_KEPT)
-            self._tables.clear()
+        try:
+            with self._alone(), _errors():
+                for name in sorted(self._written & set(self._names())):
+                    self._database.open_table(name).optimize(cleanup_older_than=_KEPT)
+        except StoreError as error:
+            _log.warning("old versions could not be erased (%s); the next store that writes does it", error)
+        self._tables.clear()
 
     # Inside
 
