@@ -70,7 +70,7 @@ def test_what_looks_like_a_dsn_and_is_none_is_refused_with_what_is_one(
     before = sorted(here.iterdir())
     ran = stackroom(*(word.format(place) for word in command))
     assert ran.code == 2
-    assert "a directory (./NAME when its name has a colon), embedded:DIRECTORY, postgresql://… or sql:URL" in ran.err
+    assert "a directory (./NAME when its name has a colon), or embedded:DIRECTORY, postgresql://…" in ran.err
     assert "s3cret" not in ran.err
     assert sorted(here.iterdir()) == before
 

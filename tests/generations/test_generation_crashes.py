@@ -297,6 +297,31 @@ def test_a_swap_waits_for_whoever_writes_and_holds_off_the_next(engine: MemoryEn
     assert not any(name.startswith("swap.") for name in engine.notes)
 
 
+@pytest.mark.parametrize("asked", ["scan", "count", "delete", "update", "dense"])
+def test_a_collection_swapped_just_now_is_read_and_written_as_it_is(engine: MemoryEngine, asked: str) -> None:
+    store, other = a_store(engine), a_store(engine)
+    other.create_collection("side", CollectionSpec(2, "n"))
+    other.replace("side", [record("a", 0, "new")], where=of("a"))
+    note = engine.note
+    kind = In("kind", ["k"])
+
+    def swapped(name: str) -> bytes | None:
+        found = note(name)
+        engine.note = note  # type: ignore[method-assign]
+        other.swap("c", "side")
+        return found
+
+    engine.note = swapped  # type: ignore[method-assign]
+    number: Any = {
+        "scan": lambda: len(store.scan("c", where=kind, limit=99)),
+        "count": lambda: store.count("c", where=kind),
+        "delete": lambda: store.delete("c", where=kind),
+        "update": lambda: store.update("c", {"title": "x"}, where=kind),
+        "dense": lambda: len(store.dense("c", [1, 0], where=kind, limit=9)),
+    }[asked]()
+    assert number == 1
+
+
 def test_a_source_split_is_refused_and_nothing_staged(engine: MemoryEngine) -> None:
     store = a_store(engine)
     with pytest.raises(Conflict):

@@ -154,7 +154,7 @@ class GenerationStore:
     def update(self, name: str, patch: Mapping[str, MetadataValue | None], *, where: Filter) -> int:
         """Set the keys of `patch` on every record that `where` matches; see `VectorStore.update`."""
         self._check_open()
-        entry = self._entry(name)
+        self._entry(name)
         checked = _door.check_patch(patch, _door.check_condition(where))
         return sum(
             self._write(
@@ -162,19 +162,19 @@ class GenerationStore:
                 tenant_id,
                 lambda turn, view, _: _writes.update(turn, view, Selected.by(where, view.tenant), checked),
             )
-            for tenant_id in self._holding(entry, where)
+            for tenant_id in self._holding(name, where)
         )
 
     def delete(self, name: str, *, where: Filter) -> int:
         """Take away what `where` matches and answer how many records went."""
         self._check_open()
-        entry = self._entry(name)
+        self._entry(name)
         _door.check_condition(where)
         return sum(
             self._write(
                 name, tenant_id, lambda turn, view, _: _writes.delete(turn, view, Selected.by(where, view.tenant))
             )
-            for tenant_id in self._holding(entry, where)
+            for tenant_id in self._holding(name, where)
         )
 
     def _write(self, name: str, tenant_id: str, work: Callable[[Turn, View, Entry], int]) -> int:
@@ -229,18 +229,31 @@ class GenerationStore:
         _door.check_where(where)
         _door.check_limit(limit)
         begin = _door.check_cursor(after)
+        while True:
+            found = self._scanned(entry, name, where, begin, limit + 1, vectors=vectors)
+            if found is not None:
+                break
+            entry = self._entry(name)
+        if len(found) <= limit:
+            return Page(tuple(found))
+        last = found[limit - 1]
+        return Page(tuple(found[:limit]), Cursor(last.tenant_id, last.source_id, last.index))
+
+    def _scanned(
+        self, entry: Entry, name: str, where: Filter, begin: Cursor | None, limit: int, *, vectors: bool
+    ) -> list[Record] | None:
+        """Return records in order, tenant by tenant; None when the collection is another by then."""
         found: list[Record] = []
         for tenant_id in self._tenants(entry, where):
-            if begin is not None and tenant_id < begin.tenant_id:
-                continue
-            wanted = limit + 1 - len(found)
-            work = partial(_reads.scan, after=begin, limit=wanted, vectors=vectors)
-            page, entry = self._of_tenant(entry, name, tenant_id, where, work)
-            found += page
-            if len(found) > limit:
-                last = found[limit - 1]
-                return Page(tuple(found[:limit]), Cursor(last.tenant_id, last.source_id, last.index))
-        return Page(tuple(found))
+            if begin is None or tenant_id >= begin.tenant_id:
+                work = partial(_reads.scan, after=begin, limit=limit - len(found), vectors=vectors)
+                page, now = self._of_tenant(entry, name, tenant_id, where, work)
+                if now != entry:
+                    return None
+                found += page
+                if len(found) == limit:
+                    return found
+        return found if self._entry(name) == entry else None
 
     def count(self, name: str, *, where: Filter) -> int:
         """Count the matching records."""
@@ -270,13 +283,22 @@ class GenerationStore:
         named = named_values(where, keys.TENANT)
         return sorted(named) if named is not None else _heads.tenants_of(self._engine, entry.shelf)
 
-    def _holding(self, entry: Entry, where: Filter) -> list[str]:
+    def _holding(self, name: str, where: Filter) -> list[str]:
         """Return those of them that hold something it matches now: no other tenant's writers are troubled."""
-        return [
-            tenant_id
-            for tenant_id in self._tenants(entry, where)
-            if self._view(entry.shelf, tenant_id).count(Selected.by(where, tenant_id).form)
-        ]
+        while True:
+            entry = self._entry(name)
+            try:
+                holding = [
+                    tenant_id
+                    for tenant_id in self._tenants(entry, where)
+                    if self._view(entry.shelf, tenant_id).count(Selected.by(where, tenant_id).form)
+                ]
+            except StoreError:
+                if self._entry(name) == entry:
+                    raise
+            else:
+                if self._entry(name) == entry:
+                    return holding
 
     def _view(self, shelf: str, tenant_id: str) -> View:
         return View(self._engine, shelf, tenant_id, _heads.head_of(self._engine, shelf, tenant_id).counts)
