@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from stackroom._errors import Conflict, StoreError, StoreUnavailable, UnknownCollection
+from stackroom._files import write_whole
 from stackroom.stores._protocol import CollectionSpec
 from stackroom.stores.embedded._book import PATTERN
 from stackroom.stores.embedded._holders import HOST, Holder
@@ -332,13 +333,7 @@ class Directory:
             self._holder.close()
 
     def _write(self, register: Register) -> None:
-        fresh = self.path / f"{_TOML}.new"
-        with fresh.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(_written(register))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self.path / _TOML)
-        sync_directory(self.path)
+        write_whole(self.path / _TOML, _written(register).encode())
 
 
 def _lives(process: int) -> bool:
@@ -359,17 +354,6 @@ def _erase(directory: Path) -> None:
         if not directory.exists():
             return
     shutil.rmtree(directory)
-
-
-def sync_directory(path: Path) -> None:
-    """Make a directory's entries durable, where the system can (Windows cannot, and need not)."""
-    if os.name == "nt":
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _parsed(stored: bytes) -> Register:

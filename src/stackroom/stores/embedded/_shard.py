@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 from stackroom._errors import StoreError, StoreUnavailable
+from stackroom._files import sync_directory
 from stackroom.stores.embedded._catalogue import Catalogue
-from stackroom.stores.embedded._directory import Entry, database_errors, sync_directory
+from stackroom.stores.embedded._directory import Entry, database_errors
 from stackroom.stores.embedded._holders import Holder
 from stackroom.stores.embedded._postings import ListCache, Postings
 from stackroom.stores.embedded._schema import SHARD_FORMAT, State, make_tables, state_of

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
+from stackroom._files import sync_directory, write_whole
 from stackroom.stores._tokens import digest
 from stackroom.stores.lance._errors import errors
 
@@ -58,26 +58,13 @@ class NotesInFiles:
             path = self._path(name)
             if content is None:
                 path.unlink(missing_ok=True)
+                sync_directory(self._directory)
             else:
-                fresh = path.with_suffix(".new")
-                with fresh.open("wb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                fresh.replace(path)
-            self._sync()
+                write_whole(path, content)
             return True
 
     def _path(self, name: str) -> Path:
         return self._directory / f"{quote(name, safe='')}.json"
-
-    def _sync(self) -> None:
-        if os.name == "posix":
-            handle = os.open(self._directory, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
 
 
 class NotesInATable:
