@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from stackroom import EmbedderError
+from stackroom._packages import require_package
 from stackroom.embedders import HashingEmbedder
 from stackroom.embedders._models import (
     ModelPlace,
@@ -21,7 +22,6 @@ from stackroom.embedders._models import (
     fingerprint_of,
     loading,
     prompts_id,
-    require_package,
     with_directions,
 )
 

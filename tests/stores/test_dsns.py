@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,22 @@ def test_what_names_a_database_is_known() -> None:
         "memory:",
     ):
         assert not names_a_database(other)
+
+
+@pytest.mark.parametrize(
+    ("module", "dsn", "extra"),
+    [
+        ("qdrant_client", "qdrant:there", "qdrant"),
+        ("neo4j", "bolt://user@host", "neo4j"),
+        ("lancedb", "lance:there", "lance"),
+        ("filelock", "lance:there", "lance"),
+    ],
+)
+def test_a_package_that_is_missing_is_named_with_the_pip_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, dsn: str, extra: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf'pip install "stackroom\[{extra}\]"'):
+        open_store(dsn)
+    assert list(tmp_path.iterdir()) == []

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 import numpy as np
 
 from stackroom._errors import EmbedderError
+from stackroom._packages import require_package
 from stackroom.embedders._models import (
     PROBE,
     Loaded,
@@ -20,7 +21,6 @@ from stackroom.embedders._models import (
     fingerprint_of,
     loading,
     prompts_id,
-    require_package,
     with_directions,
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 
+from stackroom._packages import require_package
 from stackroom.embedders._models import (
     PROBE,
     Loaded,
@@ -12,7 +13,6 @@ from stackroom.embedders._models import (
     check_options,
     fingerprint_of,
     loading,
-    require_package,
     with_directions,
 )
 

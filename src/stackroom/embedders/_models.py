@@ -12,7 +12,6 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
-from importlib.util import find_spec
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -178,16 +177,6 @@ def prompts_id(query: str | None, passage: str | None) -> str | None:
     if query is None and passage is None:
         return None
     return f"prompts={sha256(dumps([query, passage]).encode()).hexdigest()[:16]}"
-
-
-def require_package(module: str, extra: str, embedder: str) -> None:
-    """Find a package without importing it, which may take seconds; ImportError with the pip line when it is missing."""
-    try:
-        found = find_spec(module)
-    except (ImportError, ValueError):
-        found = None
-    if found is None:
-        raise ImportError(f'{embedder} needs the package {extra}: pip install "stackroom[{extra}]"', name=module)
 
 
 def _text_of(model: object) -> str:

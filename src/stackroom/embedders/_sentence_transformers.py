@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from stackroom._packages import require_package
 from stackroom.embedders._models import (
     PROBE,
     Loaded,
@@ -15,7 +16,6 @@ from stackroom.embedders._models import (
     fingerprint_of,
     loading,
     prompts_id,
-    require_package,
     with_directions,
 )
 

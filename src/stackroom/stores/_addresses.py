@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from stackroom._packages import require_package
 from stackroom.stores._options import NoLibrary
 from stackroom.stores.lance import LanceStore
 from stackroom.stores.neo4j import Neo4jStore
@@ -31,7 +32,7 @@ class Opener(Protocol):
         ...
 
 
-_TRUTHS: Final = {"true": True, "false": False}
+TRUTHS: Final = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,9 @@ def open_qdrant(dsn: str, rest: str, *, makes: bool = True) -> QdrantStore:
 
     Without `makes` nothing is made: NoLibrary when there is none.
     """
-    try:
-        from qdrant_client import QdrantClient
-    except ImportError as missing:
-        raise ImportError('QdrantStore needs qdrant-client: pip install "stackroom[qdrant]"') from missing
+    require_package("qdrant_client", "qdrant", "QdrantStore", "qdrant-client")
+    from qdrant_client import QdrantClient
+
     if not rest.startswith("//"):
         if not rest.strip():
             raise ValueError("qdrant: wants a directory behind the colon, or //HOST")
@@ -91,7 +91,7 @@ def open_qdrant(dsn: str, rest: str, *, makes: bool = True) -> QdrantStore:
             _check_is_there(rest)
         return QdrantStore(QdrantClient(path=rest), close_client=True)
     address = parted(
-        dsn, {"prefix": str, "tls": _TRUTHS.__getitem__, "exact_limit": int, "lock_timeout": float, "timeout": int}
+        dsn, {"prefix": str, "tls": TRUTHS.__getitem__, "exact_limit": int, "lock_timeout": float, "timeout": int}
     )
     options = dict(address.options)
     client = QdrantClient(
@@ -127,11 +127,10 @@ def _check_is_there(directory: str) -> None:
 
 def open_neo4j(dsn: str, _rest: str, *, makes: bool = True) -> Neo4jStore:
     """Open `neo4j://USER:PASSWORD@HOST[:PORT][/DATABASE]`, or with another scheme of the driver's."""
-    try:
-        import neo4j
-    except ImportError as missing:
-        raise ImportError('Neo4jStore needs the driver of Neo4j: pip install "stackroom[neo4j]"') from missing
-    address = parted(dsn, {"manage_schema": _TRUTHS.__getitem__, "lock_timeout": float})
+    require_package("neo4j", "neo4j", "Neo4jStore", "the driver of Neo4j")
+    import neo4j
+
+    address = parted(dsn, {"manage_schema": TRUTHS.__getitem__, "lock_timeout": float})
     port = "" if address.port is None else f":{address.port}"
     auth = None if address.user is None else (address.user, address.password or "")
     driver = neo4j.GraphDatabase.driver(f"{address.scheme}://{address.host}{port}", auth=auth)

@@ -186,16 +186,14 @@ def _read(name: str, value: str) -> Any:
     raise ValueError(f"in the DSN, {name} must be {what}")
 
 
-_TRUTHS: Final = {"true": True, "false": False}
-
 _POSTGRES_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {
     "schema": str,
     "prefix": str,
     "lock_timeout": float,
     "pool_size": int,
-    "row_level_security": _TRUTHS.__getitem__,
-    "manage_schema": _TRUTHS.__getitem__,
-    "exact": _TRUTHS.__getitem__,
+    "row_level_security": _addresses.TRUTHS.__getitem__,
+    "manage_schema": _addresses.TRUTHS.__getitem__,
+    "exact": _addresses.TRUTHS.__getitem__,
     "exact_limit": int,
 }
 
