@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from stackroom import Note, StoreError
-from stackroom.stores import Capabilities
-from stackroom.stores._protocol import all_filters
+from stackroom import Note
 from stackroom.stores._tokens import Form, holds
-from stackroom.stores.generations import Found, GenerationStore, Nearest, Place, Row, Stored, Worded
+from stackroom.stores.generations import Found, GenerationStore, Nearest, Place, Row, ShelfIsGone, Stored, Worded
 
 
 class Killed(BaseException):
@@ -44,18 +42,16 @@ class MemoryEngine:
                 self._shelf(shelf)[row.key] = row
 
     def erase(self, shelf: str, tenant: str, form: Form) -> None:
-        if shelf not in self.shelves:
-            return
         for at, row in enumerate(self._rows(shelf, tenant, form)):
             self.before(f"erase {at}")
             with self.lock:
                 self.shelves[shelf].pop(row.key, None)
 
-    def count(self, shelf: str, tenant: str | None, form: Form) -> int:
+    def count(self, shelf: str, tenant: str, form: Form) -> int:
         self.before("count")
         return len(self._rows(shelf, tenant, form))
 
-    def places(self, shelf: str, tenant: str | None, form: Form) -> Iterator[Place]:
+    def places(self, shelf: str, tenant: str, form: Form) -> Iterator[Place]:
         return iter([_place(row) for row in self._rows(shelf, tenant, form)])
 
     def fetch(self, shelf: str, keys: Sequence[str], *, vectors: bool) -> Sequence[Stored]:
@@ -65,7 +61,7 @@ class MemoryEngine:
         return [_stored(row, vectors=vectors) for row in reversed(found)]
 
     def best(
-        self, shelf: str, tenant: str | None, form: Form, asked: Nearest | Worded, limit: int, *, vectors: bool
+        self, shelf: str, tenant: str, form: Form, asked: Nearest | Worded, limit: int, *, vectors: bool
     ) -> Sequence[Found]:
         self.asked_for.append(limit)
         found = [Found(_stored(row, vectors=vectors), _score(row, asked)) for row in self._rows(shelf, tenant, form)]
@@ -100,13 +96,13 @@ class MemoryEngine:
 
     def _shelf(self, shelf: str) -> dict[str, Row]:
         if shelf not in self.shelves:
-            raise StoreError("there is no such shelf")
+            raise ShelfIsGone
         return self.shelves[shelf]
 
-    def _rows(self, shelf: str, tenant: str | None, form: Form) -> list[Row]:
+    def _rows(self, shelf: str, tenant: str, form: Form) -> list[Row]:
         with self.lock:
             rows = list(self._shelf(shelf).values())
-        return [row for row in rows if tenant in (None, row.tenant) and holds(form, frozenset(row.tokens))]
+        return [row for row in rows if tenant == row.tenant and holds(form, frozenset(row.tokens))]
 
 
 def _place(row: Row) -> Place:
@@ -130,16 +126,9 @@ def _score(row: Row, asked: Nearest | Worded) -> float:
 def a_store(engine: MemoryEngine | None = None, **options: Any) -> GenerationStore:
     return GenerationStore(
         MemoryEngine() if engine is None else engine,
-        Capabilities(
-            lexical="native",
-            prefix="refused",
-            update="emulated",
-            transactions="emulated",
-            swap="emulated",
-            filters=all_filters(),
-            exact=True,
-            durable=False,
-            shared=False,
-        ),
+        lexical="native",
+        exact=True,
+        durable=False,
+        shared=False,
         **options,
     )

@@ -15,15 +15,15 @@ GENERATIONS: Final = (
     Guard(
         "no reader takes what is staged",
         _HEADS,
-        "return negation(of_generation(self.number))",
-        "return ALWAYS",
+        "return ALWAYS if passed_over is None else negation(passed_over)",
+        'return ALWAYS if passed_over is None or self.phase == "staged" else negation(passed_over)',
         (_CRASHES, "-k", "one_step or polls"),
     ),
     Guard(
         "no reader takes what was replaced",
         _HEADS,
-        "return negation(going(self.sources, self.number))",
-        "return ALWAYS",
+        "return ALWAYS if passed_over is None else negation(passed_over)",
+        'return ALWAYS if passed_over is None or self.phase == "committed" else negation(passed_over)',
         (_CRASHES, "-k", "stops_at_any_step or one_step"),
     ),
     Guard(

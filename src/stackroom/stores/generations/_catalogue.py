@@ -91,10 +91,6 @@ class Catalogue:
         for note, content in self._engine.notes_of(_heads.prefix(shelf)).items():
             self._engine.write_note(note, None, content)
 
-    def names(self) -> list[str]:
-        """Return the collections' names, in order."""
-        return sorted(self._read()[1])
-
     def _change(self, change: Callable[[Mapping[str, Entry]], Mapping[str, Entry]]) -> Mapping[str, Entry]:
         """Change the catalogue as it then is; what others change meanwhile stays. Return what it has become."""
         while True:

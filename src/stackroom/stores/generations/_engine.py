@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from stackroom._errors import StoreError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -86,11 +88,19 @@ class Found:
     score: float
 
 
+class ShelfIsGone(StoreError):
+    """There is no such shelf, or none any more."""
+
+    def __init__(self) -> None:
+        """Say so, and nothing of it."""
+        super().__init__("the database has no such collection any more; it was dropped or swapped")
+
+
 class Engine(Protocol):
     """Rows in shelves, and notes beside them.
 
-    `form` is a condition on tokens; `tenant`, when given, says that only rows of that tenant can hold it.
-    StoreUnavailable when the database does not answer, StoreError when there is no such shelf (any more).
+    `form` is a condition on tokens; `tenant` says that only rows of that tenant can hold it. StoreUnavailable when the
+    database does not answer, ShelfIsGone when there is no such shelf (any more).
     """
 
     def make_shelf(self, shelf: str, dimension: int) -> None:
@@ -102,18 +112,18 @@ class Engine(Protocol):
         ...
 
     def put(self, shelf: str, rows: Sequence[Row]) -> None:
-        """Write rows; a key that is there is written over with the same."""
+        """Write rows whose keys were never written before; an engine that tries again by itself writes them once."""
         ...
 
     def erase(self, shelf: str, tenant: str, form: Form) -> None:
-        """Take rows away; nothing happens when the shelf is gone."""
+        """Take rows away."""
         ...
 
-    def count(self, shelf: str, tenant: str | None, form: Form) -> int:
+    def count(self, shelf: str, tenant: str, form: Form) -> int:
         """Return how many rows hold a condition, exactly."""
         ...
 
-    def places(self, shelf: str, tenant: str | None, form: Form) -> Iterator[Place]:
+    def places(self, shelf: str, tenant: str, form: Form) -> Iterator[Place]:
         """Yield where all such rows stand, in any order, each once."""
         ...
 
@@ -122,7 +132,7 @@ class Engine(Protocol):
         ...
 
     def best(
-        self, shelf: str, tenant: str | None, form: Form, asked: Nearest | Worded, limit: int, *, vectors: bool
+        self, shelf: str, tenant: str, form: Form, asked: Nearest | Worded, limit: int, *, vectors: bool
     ) -> Sequence[Found]:
         """Return the `limit` best rows, fewer only when there are no more; best first."""
         ...

@@ -43,15 +43,12 @@ class Head:
     @property
     def counts(self) -> Form:
         """Return the condition of the rows that count, beside that of the tenant."""
-        if self.phase == "staged":
-            return negation(of_generation(self.number))
-        if self.phase == "committed":
-            return negation(going(self.sources, self.number))
-        return ALWAYS
+        passed_over = self.abandoned
+        return ALWAYS if passed_over is None else negation(passed_over)
 
     @property
     def abandoned(self) -> Form | None:
-        """Return the condition of the rows that a write which did not end has left; None when there are none."""
+        """Return the condition of the rows that readers pass over and that go with the write's end, or None."""
         if self.phase == "staged":
             return of_generation(self.number)
         return going(self.sources, self.number) if self.phase == "committed" else None

@@ -139,7 +139,7 @@ def scan(view: View, selected: Selected, after: Cursor | None, limit: int, *, ve
     if after is not None:
         places = [place for place in places if Cursor(view.tenant, place.source, place.place) > after]
     found: list[Record] = []
-    for row in view.stored(places, vectors=vectors, at_once=min(limit, 200)):
+    for row in view.stored(places if not selected.is_exact else places[:limit], vectors=vectors):
         record = record_of(row, with_vector=vectors)
         if selected.judges(record):
             found.append(record)

@@ -12,7 +12,19 @@ from stackroom import _keys as keys
 from stackroom._errors import CapabilityError, StoreError, StoreUnavailable
 from stackroom._filters import named_values
 from stackroom.stores import _door, _ranking
-from stackroom.stores._protocol import CollectionSpec, Cursor, LexicalQuery, Match, Matches, Page, Record, check_name
+from stackroom.stores._protocol import (
+    MAX_DIMENSION,
+    Capabilities,
+    CollectionSpec,
+    Cursor,
+    LexicalQuery,
+    Match,
+    Matches,
+    Page,
+    Record,
+    all_filters,
+    check_name,
+)
 from stackroom.stores._tokens import ALWAYS
 from stackroom.stores.generations import _heads, _reads, _writes
 from stackroom.stores.generations._catalogue import FORMAT, Catalogue, Entry
@@ -28,7 +40,7 @@ if TYPE_CHECKING:
 
     from stackroom._filters import Filter
     from stackroom._values import MetadataValue
-    from stackroom.stores._protocol import Capabilities
+    from stackroom.stores._protocol import Support
     from stackroom.stores.generations._engine import Engine
     from stackroom.stores.generations._turns import Turn
 
@@ -50,11 +62,30 @@ class GenerationStore:
     are each one step of one head: all or nothing, at every crash point, within a tenant.
     """
 
-    capabilities: Capabilities
-
-    def __init__(self, engine: Engine, capabilities: Capabilities, *, lock_timeout: float = LOCK_SECONDS) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        lexical: Support,
+        exact: bool,
+        durable: bool,
+        shared: bool,
+        max_dimension: int = MAX_DIMENSION,
+        lock_timeout: float = LOCK_SECONDS,
+    ) -> None:
         self._engine = engine
-        self.capabilities = capabilities
+        self.capabilities = Capabilities(
+            lexical=lexical,
+            prefix="refused",
+            update="emulated",
+            transactions="emulated",
+            swap="emulated",
+            filters={**all_filters(), "Range": "emulated", "Contains": "emulated"},
+            exact=exact,
+            durable=durable,
+            shared=shared,
+            max_dimension=max_dimension,
+        )
         self._catalogue = Catalogue(engine)
         self._turns = Turns(engine, lock_timeout)
         self._lock_timeout = lock_timeout
@@ -141,11 +172,12 @@ class GenerationStore:
         given, tenant_id = _door.batch_of(records, where)
         entry = self._entry(name)
         _door.check_fingerprint(entry.spec, fingerprint)
-        batch = _door.check_batch(given, tenant_id, where, entry.spec.dimension)
+        dimension = entry.spec.dimension
+        batch = _door.check_batch(given, tenant_id, where, dimension)
 
         def work(turn: Turn, view: View, entry: Entry) -> int:
             _door.check_fingerprint(entry.spec, fingerprint)
-            if given and given[0].vector is not None and given[0].vector.shape != (entry.spec.dimension,):
+            if entry.spec.dimension != dimension:  # it was swapped since the batch was checked
                 _door.check_batch(given, tenant_id, where, entry.spec.dimension)
             return _writes.replace(turn, view, Selected.by(where, tenant_id), batch, expect)
 
@@ -184,7 +216,7 @@ class GenerationStore:
             entry = self._entry(name)
             with self._turns.turn(entry.shelf, tenant_id) as turn:
                 if self._entry(name) == entry and not is_held_off(self._engine, entry.shelf):
-                    return work(turn, View(self._engine, entry.shelf, tenant_id, turn.before), entry)
+                    return work(turn, View(self._engine, entry.shelf, tenant_id, turn.counts), entry)
             if time.monotonic() > end:
                 raise StoreUnavailable("this collection is being swapped; nothing was changed: try again")
             time.sleep(_POLL_SECONDS)
@@ -213,7 +245,7 @@ class GenerationStore:
         """Return the best worded records, by BM25; see `VectorStore.lexical`."""
         self._check_open()
         entry = self._entry(name)
-        if _door.check_query(query).prefix and self.capabilities.prefix == "refused":
+        if _door.check_query(query).prefix:
             raise CapabilityError("this store's lexical leg has no prefix search; ask without prefix")
         _door.check_where(where)
         _door.check_limit(limit)
@@ -284,7 +316,13 @@ class GenerationStore:
         return sorted(named) if named is not None else _heads.tenants_of(self._engine, entry.shelf)
 
     def _holding(self, name: str, where: Filter) -> list[str]:
-        """Return those of them that hold something it matches now: no other tenant's writers are troubled."""
+        """Return the tenants that a write may concern: of all, those that hold something that it matches now.
+
+        So no other tenant's writers are troubled.
+        """
+        named = named_values(where, keys.TENANT)
+        if named is not None:
+            return sorted(named)
         while True:
             entry = self._entry(name)
             try:
@@ -369,7 +407,7 @@ class GenerationStore:
                     return done, entry
             entry = self._entry(name)
         with self._turns.turn(entry.shelf, tenant_id) as turn:
-            return work(View(self._engine, entry.shelf, tenant_id, turn.before), selected), entry
+            return work(View(self._engine, entry.shelf, tenant_id, turn.counts), selected), entry
 
     def _ranked(self, found: list[list[_reads.Scored]], limit: int) -> list[Match]:
         ranked = _reads.ranked([scored for of_tenant in found for scored in of_tenant], limit)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from stackroom._errors import StoreError, StoreUnavailable
 from stackroom.stores._tokens import conjunction
 from stackroom.stores.generations import _heads
+from stackroom.stores.generations._engine import ShelfIsGone
 from stackroom.stores.generations._rows import of_generation, of_tenant
 
 if TYPE_CHECKING:
@@ -35,15 +36,15 @@ _log = logging.getLogger("stackroom.stores")
 class Turn:
     """A writer's turn at one tenant. What it stages counts from `commit` on, all at once."""
 
-    def __init__(self, engine: Engine, shelf: str, head: Head, content: bytes, before: bytes | None) -> None:
+    def __init__(self, engine: Engine, shelf: str, head: Head, content: bytes, overwritten: bytes | None) -> None:
         self._engine = engine
-        self._before = before
+        self._overwritten = overwritten
         self._shelf = shelf
         self._head = head
         self._content = content
         self._staged = 0
         self._has_begun = False
-        self.before = head.counts
+        self.counts = head.counts
         """The condition of the rows that count while nothing is committed."""
 
     @property
@@ -76,7 +77,7 @@ class Turn:
     def leave(self) -> None:
         """Give the turn back; what was staged and not committed goes. A head that was not there before goes, too."""
         if self._head.phase == "staged" and not self._has_begun:
-            self._engine.write_note(_heads.name_of(self._shelf, self._head.tenant), self._before, self._content)
+            self._engine.write_note(_heads.name_of(self._shelf, self._head.tenant), self._overwritten, self._content)
         elif self._head.phase != "idle":
             self.sweep()
 
@@ -84,7 +85,8 @@ class Turn:
         """Erase what no longer counts, or never came to, and say that nothing is under way."""
         abandoned = self._head.abandoned
         if abandoned is not None:
-            self._engine.erase(self._shelf, self._head.tenant, self._of_tenant(abandoned))
+            with suppress(ShelfIsGone):
+                self._engine.erase(self._shelf, self._head.tenant, self._of_tenant(abandoned))
         self._move(self._head.ended())
 
     def _of_tenant(self, form: Form) -> Form:

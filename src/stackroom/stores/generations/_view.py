@@ -51,10 +51,10 @@ class View:
             return []
         return self.engine.best(self.shelf, self.tenant, whole, asked, limit, vectors=vectors)
 
-    def stored(self, places: Sequence[Place], *, vectors: bool = False, at_once: int = _AT_ONCE) -> Iterator[Stored]:
+    def stored(self, places: Sequence[Place], *, vectors: bool = False) -> Iterator[Stored]:
         """Yield rows by their places, in their order; those that went meanwhile are left out."""
-        for start in range(0, len(places), at_once):
-            wanted = [place.key for place in places[start : start + at_once]]
+        for start in range(0, len(places), _AT_ONCE):
+            wanted = [place.key for place in places[start : start + _AT_ONCE]]
             found = {row.place.key: row for row in self.engine.fetch(self.shelf, wanted, vectors=vectors)}
             yield from (found[key] for key in wanted if key in found)
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 from stackroom._errors import StoreError, StoreUnavailable
 from stackroom.stores._tokens import Every, Form, Holds, HoldsAll, No, Some, digest
 from stackroom.stores.generations import Found, Nearest, Place, Row, Stored, Worded
+from stackroom.stores.generations._fields import PLACE, fields, place_of, stored_of, values_of
 from stackroom.stores.lance._errors import errors as _errors
 from stackroom.stores.lance._notes import NotesInATable, NotesInFiles
 
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("stackroom.stores")
 
-_PLACE: Final = ["tenant", "source", "place", "written", "key"]
-_READ: Final = [*_PLACE, "text", "metadata"]
 _ALL: Final = 2**31 - 1
 _KEPT: Final = timedelta(minutes=10)
 
@@ -91,36 +90,33 @@ class LanceEngine:
         """Add rows; all of a batch are there at once."""
         table = self._table(shelf)
         with _errors(), self._lock:
-            keys = ", ".join(f"'{row.key}'" for row in rows)
-            if table.count_rows(f"key IN ({keys})"):
-                table.delete(f"key IN ({keys})")
             table.add(pa.Table.from_pylist([_columns(row) for row in rows], table.schema))
         self._written.add(_name(shelf))
 
     def erase(self, shelf: str, tenant: str, form: Form) -> None:
         """Delete rows; their bytes go when old versions are erased."""
-        if _name(shelf) in self._names():
-            with _errors(), self._lock:
-                self._table(shelf).delete(_where(tenant, form))
-            self._written.add(_name(shelf))
+        table = self._table(shelf)
+        with _errors(), self._lock:
+            table.delete(_where(tenant, form))
+        self._written.add(_name(shelf))
 
-    def count(self, shelf: str, tenant: str | None, form: Form) -> int:
+    def count(self, shelf: str, tenant: str, form: Form) -> int:
         """Count rows."""
         table = self._table(shelf)
         with _errors():
             return int(table.count_rows(_where(tenant, form)))
 
-    def places(self, shelf: str, tenant: str | None, form: Form) -> Iterator[Place]:
+    def places(self, shelf: str, tenant: str, form: Form) -> Iterator[Place]:
         """Return where rows stand."""
-        return iter([_place(row) for row in self._rows(shelf, _where(tenant, form), _PLACE)])
+        return iter([place_of(row) for row in self._rows(shelf, _where(tenant, form), list(PLACE))])
 
     def fetch(self, shelf: str, keys: Sequence[str], *, vectors: bool) -> Sequence[Stored]:
         """Return rows by their keys."""
         named = ", ".join(f"'{key}'" for key in keys)
-        return [_stored(row) for row in self._rows(shelf, f"key IN ({named})", _read(vectors))]
+        return [stored_of(row) for row in self._rows(shelf, f"key IN ({named})", fields(vectors=vectors))]
 
     def best(
-        self, shelf: str, tenant: str | None, form: Form, asked: Nearest | Worded, limit: int, *, vectors: bool
+        self, shelf: str, tenant: str, form: Form, asked: Nearest | Worded, limit: int, *, vectors: bool
     ) -> Sequence[Found]:
         """Compare all that is allowed: vectors in LanceDB, words here."""
         if isinstance(asked, Worded):
@@ -132,11 +128,11 @@ class LanceEngine:
                 .distance_type("cosine")
                 .bypass_vector_index()
                 .where(_where(tenant, form), prefilter=True)
-                .select([*_read(vectors), "_distance"])
+                .select([*fields(vectors=vectors), "_distance"])
                 .limit(limit)
                 .to_list()
             )
-        return [Found(_stored(row), 1.0 - row["_distance"]) for row in found]
+        return [Found(stored_of(row), 1.0 - row["_distance"]) for row in found]
 
     def _worded(self, shelf: str, where: str, asked: Worded, limit: int, *, vectors: bool) -> list[Found]:
         weights = asked.weights
@@ -223,25 +219,17 @@ def _name(shelf: str) -> str:
 
 def _columns(row: Row) -> dict[str, Any]:
     return {
-        "key": row.key,
+        **values_of(row),
         "home": digest(row.tenant),
-        "tenant": row.tenant,
-        "source": row.source,
-        "place": row.place,
-        "written": row.written,
-        "text": row.text,
-        "metadata": row.metadata,
         "vector": row.vector,
         "direction": row.direction,
-        "tokens": list(row.tokens),
         "numbers": list(row.terms),
         "weights": list(row.terms.values()),
     }
 
 
-def _where(tenant: str | None, form: Form) -> str:
-    condition = _condition(form)
-    return condition if tenant is None else f"home = '{digest(tenant)}' AND {condition}"
+def _where(tenant: str, form: Form) -> str:
+    return f"home = '{digest(tenant)}' AND {_condition(form)}"
 
 
 def _condition(form: Form) -> str:
@@ -260,15 +248,3 @@ def _condition(form: Form) -> str:
 
 def _list(tokens: frozenset[str]) -> str:
     return "[" + ", ".join(f"'{token}'" for token in sorted(tokens)) + "]"
-
-
-def _read(vectors: bool) -> list[str]:  # noqa: FBT001 - passed on
-    return [*_READ, "vector"] if vectors else _READ
-
-
-def _place(row: Mapping[str, Any]) -> Place:
-    return Place(row["tenant"], row["source"], row["place"], row["written"], row["key"])
-
-
-def _stored(row: Mapping[str, Any]) -> Stored:
-    return Stored(_place(row), row["text"], row["metadata"], row.get("vector"))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import filelock
 
 from stackroom._errors import StoreError, StoreUnavailable
+from stackroom.stores.generations import ShelfIsGone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,14 +16,14 @@ if TYPE_CHECKING:
 
 @contextmanager
 def errors() -> Iterator[None]:
-    """Say StoreError for a table that is gone, StoreUnavailable for what the files refuse; show no values."""
+    """Say ShelfIsGone for a table that is gone, StoreUnavailable for what the files refuse; show no values."""
     try:
         yield
     except (StoreError, filelock.Timeout):
         raise
     except FileNotFoundError:
-        raise StoreError("LanceDB has no such table (any more)") from None
+        raise ShelfIsGone from None
     except (RuntimeError, OSError, ValueError) as error:
         if "not found" in str(error).lower():
-            raise StoreError("LanceDB has no such table (any more)") from None
+            raise ShelfIsGone from None
         raise StoreUnavailable(f"LanceDB refused the call ({type(error).__name__}); try again") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stackroom.stores._protocol import MAX_DIMENSION, Capabilities, all_filters
+from stackroom._packages import require_package
 from stackroom.stores.generations import GenerationStore
 from stackroom.stores.generations._store import LOCK_SECONDS
 
@@ -22,24 +22,16 @@ class LanceStore(GenerationStore):
     """
 
     def __init__(self, uri: str | os.PathLike[str], *, lock_timeout: float = LOCK_SECONDS) -> None:
-        try:
-            from stackroom.stores.lance._engine import LanceEngine
-        except ImportError as missing:
-            raise ImportError('LanceStore needs lancedb: pip install "stackroom[lance]"') from missing
+        require_package("lancedb", "lance", "LanceStore", "lancedb")
+        require_package("filelock", "lance", "LanceStore", "filelock")
+        from stackroom.stores.lance._engine import LanceEngine
+
         engine = LanceEngine(uri, lock_timeout)
         super().__init__(
             engine,
-            Capabilities(
-                lexical="emulated",
-                prefix="refused",
-                update="emulated",
-                transactions="emulated",
-                swap="emulated",
-                filters={**all_filters(), "Range": "emulated", "Contains": "emulated"},
-                exact=True,
-                durable=True,
-                shared=engine.is_local,
-                max_dimension=MAX_DIMENSION,
-            ),
+            lexical="emulated",
+            exact=True,
+            durable=True,
+            shared=engine.is_local,
             lock_timeout=lock_timeout,
         )

@@ -6,7 +6,6 @@ statement that first takes the node's lock and then looks at what it holds.
 
 from __future__ import annotations
 
-import base64
 import secrets
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -17,9 +16,10 @@ from neo4j import exceptions
 from stackroom._errors import StoreError, StoreUnavailable
 from stackroom.stores._tokens import Every, Form, Holds, HoldsAll, No, Some, digest
 from stackroom.stores.generations import Found, Nearest, Place, Row, Stored, Worded
+from stackroom.stores.generations._fields import PLACE, fields, place_of, stored_of, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from stackroom._model import Note
 
@@ -29,9 +29,6 @@ _SCHEMA: Final = (
     "CREATE INDEX stackroom_home IF NOT EXISTS FOR (r:StackroomRow) ON (r.home)",
     "CREATE INDEX stackroom_shelf IF NOT EXISTS FOR (r:StackroomRow) ON (r.shelf)",
 )
-_PLACE: Final = "r.tenant AS tenant, r.source AS source, r.place AS place, r.written AS written, r.key AS key"
-_READ: Final = f"{_PLACE}, r.text AS text, r.metadata AS metadata"
-_READ_WITH_VECTOR: Final = f"{_READ}, r.vector AS vector"
 _COSINE: Final = "vector.similarity.cosine(r.direction, $direction)"
 _PRODUCT: Final = (
     "reduce(sum = 0.0, i IN range(0, size(r.numbers) - 1) | sum + "
@@ -83,28 +80,28 @@ class Neo4jEngine:
         asked, values = _matched(shelf, tenant, form)
         self._ask(f"{asked} DETACH DELETE r", **values)
 
-    def count(self, shelf: str, tenant: str | None, form: Form) -> int:
+    def count(self, shelf: str, tenant: str, form: Form) -> int:
         """Count nodes."""
         asked, values = _matched(shelf, tenant, form)
         return int(self._ask(f"{asked} RETURN count(r) AS number", **values)[0]["number"])
 
-    def places(self, shelf: str, tenant: str | None, form: Form) -> Iterator[Place]:
+    def places(self, shelf: str, tenant: str, form: Form) -> Iterator[Place]:
         """Return where nodes stand."""
         asked, values = _matched(shelf, tenant, form)
-        return iter([_place(found) for found in self._ask(f"{asked} RETURN {_PLACE}", **values)])
+        return iter([place_of(found) for found in self._ask(f"{asked} RETURN {_columns(PLACE)}", **values)])
 
     def fetch(self, shelf: str, keys: Sequence[str], *, vectors: bool) -> Sequence[Stored]:
         """Return nodes by their keys."""
-        columns = _READ_WITH_VECTOR if vectors else _READ
+        columns = _columns(fields(vectors=vectors))
         found = self._ask(
             f"UNWIND $keys AS key MATCH (r:StackroomRow {{key: key}}) WHERE r.shelf = $shelf RETURN {columns}",
             keys=list(keys),
             shelf=shelf,
         )
-        return [_stored(row) for row in found]
+        return [stored_of(row) for row in found]
 
     def best(
-        self, shelf: str, tenant: str | None, form: Form, asked: Nearest | Worded, limit: int, *, vectors: bool
+        self, shelf: str, tenant: str, form: Form, asked: Nearest | Worded, limit: int, *, vectors: bool
     ) -> Sequence[Found]:
         """Score all that is allowed, in the database."""
         matched, values = _matched(shelf, tenant, form)
@@ -113,15 +110,17 @@ class Neo4jEngine:
         else:
             score, values["numbers"] = _PRODUCT, list(asked.weights)
             values["by_number"] = {str(number): weight for number, weight in asked.weights.items()}
-        columns = _READ_WITH_VECTOR if vectors else _READ
+        columns = _columns(fields(vectors=vectors))
         found = self._ask(
             f"{matched} WITH r, {score} AS score ORDER BY score DESC LIMIT $limit RETURN score, {columns}",
             limit=limit,
             **values,
         )
         if isinstance(asked, Worded):
-            return [Found(_stored(row), row["score"]) for row in found if row["score"] > 0]
-        return [Found(_stored(row), 2 * row["score"] - 1 if self._from_zero else float(row["score"])) for row in found]
+            return [Found(stored_of(row), row["score"]) for row in found if row["score"] > 0]
+        return [
+            Found(stored_of(row), 2 * row["score"] - 1 if self._from_zero else float(row["score"])) for row in found
+        ]
 
     def remarks(self) -> tuple[Note, ...]:
         """Nothing: all is compared, and the leader is asked."""
@@ -221,29 +220,19 @@ def _home(shelf: str, tenant: str) -> str:
 
 def _properties(shelf: str, row: Row) -> dict[str, Any]:
     return {
-        "key": row.key,
+        **values_of(row),
         "shelf": shelf,
         "home": _home(shelf, row.tenant),
-        "tenant": row.tenant,
-        "source": row.source,
-        "place": row.place,
-        "written": row.written,
-        "text": row.text,
-        "metadata": row.metadata,
-        "vector": base64.b64encode(row.vector).decode(),
         "direction": row.direction.tolist(),
-        "tokens": list(row.tokens),
         "numbers": list(row.terms),
         "weights": list(row.terms.values()),
     }
 
 
-def _matched(shelf: str, tenant: str | None, form: Form) -> tuple[str, dict[str, Any]]:
+def _matched(shelf: str, tenant: str, form: Form) -> tuple[str, dict[str, Any]]:
     """Return the statement's beginning that matches a condition's nodes, and its values."""
     values: dict[str, Any] = {}
     where = _where(form, values)
-    if tenant is None:
-        return f"MATCH (r:StackroomRow {{shelf: $shelf}}) WHERE {where}", {**values, "shelf": shelf}
     home = {"home": _home(shelf, tenant), "tenant": tenant}
     return f"MATCH (r:StackroomRow {{home: $home}}) WHERE r.tenant = $tenant AND {where}", {**values, **home}
 
@@ -266,10 +255,5 @@ def _where(form: Form, values: dict[str, Any]) -> str:
             return f"(NOT {_where(part, values)})"
 
 
-def _place(found: Mapping[str, Any]) -> Place:
-    return Place(found["tenant"], found["source"], found["place"], found["written"], found["key"])
-
-
-def _stored(found: Mapping[str, Any]) -> Stored:
-    vector = found.get("vector")
-    return Stored(_place(found), found["text"], found["metadata"], None if vector is None else base64.b64decode(vector))
+def _columns(names: Iterable[str]) -> str:
+    return ", ".join(f"r.{name} AS {name}" for name in names)

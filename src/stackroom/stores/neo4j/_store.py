@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stackroom.stores._protocol import MAX_DIMENSION, Capabilities, all_filters
+from stackroom._packages import require_package
 from stackroom.stores.generations import GenerationStore
 from stackroom.stores.generations._store import LOCK_SECONDS
 
@@ -30,23 +30,14 @@ class Neo4jStore(GenerationStore):
         lock_timeout: float = LOCK_SECONDS,
         close_driver: bool = False,
     ) -> None:
-        try:
-            from stackroom.stores.neo4j._engine import Neo4jEngine
-        except ImportError as missing:
-            raise ImportError('Neo4jStore needs the driver of Neo4j: pip install "stackroom[neo4j]"') from missing
+        require_package("neo4j", "neo4j", "Neo4jStore", "the driver of Neo4j")
+        from stackroom.stores.neo4j._engine import Neo4jEngine
+
         super().__init__(
             Neo4jEngine(driver, database=database, manage_schema=manage_schema, owns=close_driver),
-            Capabilities(
-                lexical="native",
-                prefix="refused",
-                update="emulated",
-                transactions="emulated",
-                swap="emulated",
-                filters={**all_filters(), "Range": "emulated", "Contains": "emulated"},
-                exact=True,
-                durable=True,
-                shared=True,
-                max_dimension=MAX_DIMENSION,
-            ),
+            lexical="native",
+            exact=True,
+            durable=True,
+            shared=True,
             lock_timeout=lock_timeout,
         )

@@ -7,7 +7,6 @@ filter, of `should=[]` or of `except` on lists never matters here.
 
 from __future__ import annotations
 
-import base64
 import threading
 import uuid
 from contextlib import contextmanager, nullcontext
@@ -22,7 +21,8 @@ from qdrant_client.local.qdrant_local import QdrantLocal
 from stackroom._errors import StoreError, StoreUnavailable
 from stackroom._model import Note
 from stackroom.stores._tokens import Every, Form, Holds, HoldsAll, No, Some, digest
-from stackroom.stores.generations import Found, Nearest, Place, Row, Stored, Worded
+from stackroom.stores.generations import Found, Nearest, Place, Row, ShelfIsGone, Stored, Worded
+from stackroom.stores.generations._fields import PLACE, fields, place_of, stored_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,8 +32,6 @@ _DENSE, _SPARSE = "direction", "words"
 _SCROLLED: Final = 1_000
 _EVERYTHING: Final = 2**31
 _LONG: Final = 100
-_PLACED: Final = ["tenant", "source", "place", "written"]
-_READ: Final = [*_PLACED, "text", "metadata"]
 _CONDITIONAL: Final = (1, 16)
 """The first version of the server that writes a point on a condition."""
 
@@ -100,17 +98,16 @@ class QdrantEngine:
 
     def erase(self, shelf: str, tenant: str, form: Form) -> None:
         """Delete points by a filter, and wait until they are gone."""
-        if self._is_there(shelf):
-            with self._on(shelf) as name:
-                selected = models.FilterSelector(filter=self._filter(name, tenant, form))
-                self._client.delete(name, selected, wait=True)
+        with self._on(shelf) as name:
+            selected = models.FilterSelector(filter=self._filter(name, tenant, form))
+            self._client.delete(name, selected, wait=True)
 
-    def count(self, shelf: str, tenant: str | None, form: Form) -> int:
+    def count(self, shelf: str, tenant: str, form: Form) -> int:
         """Count points, exactly."""
         with self._on(shelf) as name:
             return self._client.count(name, count_filter=self._filter(name, tenant, form), exact=True).count
 
-    def places(self, shelf: str, tenant: str | None, form: Form) -> Iterator[Place]:
+    def places(self, shelf: str, tenant: str, form: Form) -> Iterator[Place]:
         """Scroll through the points."""
         offset: Any = None
         while True:
@@ -120,20 +117,22 @@ class QdrantEngine:
                     scroll_filter=self._filter(name, tenant, form),
                     limit=_SCROLLED,
                     offset=offset,
-                    with_payload=_PLACED,
+                    with_payload=list(PLACE),
                 )
-            yield from (_place(point.id, point.payload) for point in found)
+            yield from (place_of(_values(point)) for point in found)
             if offset is None:
                 return
 
     def fetch(self, shelf: str, keys: Sequence[str], *, vectors: bool) -> Sequence[Stored]:
         """Retrieve points."""
         with self._on(shelf) as name:
-            found = self._client.retrieve(name, [str(uuid.UUID(key)) for key in keys], with_payload=_payload(vectors))
-        return [_stored(point.id, point.payload) for point in found]
+            found = self._client.retrieve(
+                name, [str(uuid.UUID(key)) for key in keys], with_payload=fields(vectors=vectors)
+            )
+        return [stored_of(_values(point)) for point in found]
 
     def best(
-        self, shelf: str, tenant: str | None, form: Form, asked: Nearest | Worded, limit: int, *, vectors: bool
+        self, shelf: str, tenant: str, form: Form, asked: Nearest | Worded, limit: int, *, vectors: bool
     ) -> Sequence[Found]:
         """Query by the one vector or the other."""
         query: Any
@@ -154,13 +153,13 @@ class QdrantEngine:
                 query_filter=self._filter(name, tenant, form),
                 limit=limit,
                 search_params=None if self.is_local else models.SearchParams(exact=is_exact),
-                with_payload=_payload(vectors),
+                with_payload=fields(vectors=vectors),
             ).points
         if not is_exact:
             self._walked.told = True
-        return [Found(_stored(point.id, point.payload), point.score) for point in found]
+        return [Found(stored_of(_values(point)), point.score) for point in found]
 
-    def _compares_all(self, shelf: str, tenant: str | None, form: Form) -> bool:
+    def _compares_all(self, shelf: str, tenant: str, form: Form) -> bool:
         return self._exact_limit is None or self.count(shelf, tenant, form) <= self._exact_limit
 
     def remarks(self) -> tuple[Note, ...]:
@@ -253,12 +252,10 @@ class QdrantEngine:
 
     # Inside
 
-    def _filter(self, name: str, tenant: str | None, form: Form) -> models.Filter:
+    def _filter(self, name: str, tenant: str, form: Form) -> models.Filter:
         """Return a condition as a filter of Qdrant's, which is never empty."""
-        conditions: list[Any] = [condition(form, partial(self._holds, name))]
-        if tenant is not None:
-            conditions.append(models.FieldCondition(key="tenant", match=models.MatchValue(value=tenant)))
-        return models.Filter(must=conditions)
+        of_tenant = models.FieldCondition(key="tenant", match=models.MatchValue(value=tenant))
+        return models.Filter(must=[condition(form, partial(self._holds, name)), of_tenant])
 
     def _holds(self, name: str, tokens: frozenset[str]) -> Any:
         """Return the condition of points that hold one of these tokens.
@@ -277,10 +274,6 @@ class QdrantEngine:
 
     def _name(self, shelf: str) -> str:
         return f"{self._prefix}_{shelf}"
-
-    def _is_there(self, shelf: str) -> bool:
-        with self._calling():
-            return self._client.collection_exists(self._name(shelf))
 
     @contextmanager
     def _calling(self) -> Iterator[None]:
@@ -313,13 +306,15 @@ def _errors() -> Iterator[None]:
     except UnexpectedResponse as error:
         status = error.status_code or 0
         kind = StoreUnavailable if status >= 500 or status in (408, 429) else StoreError  # noqa: PLR2004 - HTTP's own
+        if status == 404:  # noqa: PLR2004 - HTTP's own
+            raise ShelfIsGone from None
         raise kind(f"Qdrant refused the call (HTTP {status})") from None
     except (ApiException, ResponseHandlingException, httpx.HTTPError, ConnectionError, TimeoutError) as error:
         raise StoreUnavailable(f"Qdrant does not answer ({type(error).__name__}); try again") from None
     except ValueError as error:
         if "not found" not in str(error):
             raise
-        raise StoreError("Qdrant has no such collection (any more)") from None
+        raise ShelfIsGone from None
 
 
 def _note_id(name: str) -> str:
@@ -334,34 +329,13 @@ def _point(row: Row) -> models.PointStruct:
     return models.PointStruct(
         id=str(uuid.UUID(row.key)),
         vector=vectors,
-        payload={
-            "tenant": row.tenant,
-            "source": row.source,
-            "place": row.place,
-            "written": row.written,
-            "text": row.text,
-            "metadata": row.metadata,
-            "vector": base64.b64encode(row.vector).decode(),
-            "tokens": list(row.tokens),
-        },
+        payload={name: value for name, value in values_of(row).items() if name != "key"},  # that is the point's id
     )
 
 
-def _payload(vectors: bool) -> list[str]:  # noqa: FBT001 - passed on
-    return [*_READ, "vector"] if vectors else _READ
-
-
-def _place(key: Any, payload: Mapping[str, Any] | None) -> Place:
-    held = payload or {}
-    return Place(held["tenant"], held["source"], held["place"], held["written"], uuid.UUID(str(key)).hex)
-
-
-def _stored(key: Any, payload: Mapping[str, Any] | None) -> Stored:
-    held = payload or {}
-    vector = held.get("vector")
-    return Stored(
-        _place(key, held), held["text"], held["metadata"], None if vector is None else base64.b64decode(vector)
-    )
+def _values(point: Any) -> dict[str, Any]:
+    """Return what a point holds, by name; its id is the row's key."""
+    return {**(point.payload or {}), "key": uuid.UUID(str(point.id)).hex}
 
 
 def holds(tokens: frozenset[str]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stackroom.stores._protocol import MAX_DIMENSION, Capabilities, all_filters
+from stackroom._packages import require_package
 from stackroom.stores.generations import GenerationStore
 from stackroom.stores.generations._store import LOCK_SECONDS
 
@@ -30,25 +30,16 @@ class QdrantStore(GenerationStore):
         lock_timeout: float = LOCK_SECONDS,
         close_client: bool = False,
     ) -> None:
-        try:
-            from stackroom.stores.qdrant._engine import PREFIX, QdrantEngine
-        except ImportError as missing:
-            raise ImportError('QdrantStore needs qdrant-client: pip install "stackroom[qdrant]"') from missing
+        require_package("qdrant_client", "qdrant", "QdrantStore", "qdrant-client")
+        from stackroom.stores.qdrant._engine import PREFIX, QdrantEngine
+
         engine = QdrantEngine(client, prefix=prefix or PREFIX, exact_limit=exact_limit, owns=close_client)
         is_server = not engine.is_local
         super().__init__(
             engine,
-            Capabilities(
-                lexical="native",
-                prefix="refused",
-                update="emulated",
-                transactions="emulated",
-                swap="emulated",
-                filters={**all_filters(), "Range": "emulated", "Contains": "emulated"},
-                exact=exact_limit is None,
-                durable=is_server,
-                shared=is_server,
-                max_dimension=MAX_DIMENSION,
-            ),
+            lexical="native",
+            exact=exact_limit is None,
+            durable=is_server,
+            shared=is_server,
             lock_timeout=lock_timeout,
         )
