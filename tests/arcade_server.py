@@ -51,7 +51,9 @@ def running() -> Iterator[Running]:
     except ImportError as error:
         raise NoServer("pip install arcadedb-embedded") from error
     assert arcadedb_embedded
-    port, http, password = _free_port(), _free_port(), secrets.token_urlsafe(16)
+    from tests.ports import free_port  # not above: the server itself runs without this project
+
+    port, http, password = free_port(), free_port(), secrets.token_urlsafe(16)
     with tempfile.TemporaryDirectory(prefix="stackroom-arcade-", ignore_cleanup_errors=True) as directory:
         process = subprocess.Popen(
             [sys.executable, str(Path(__file__).absolute()), directory, str(port), str(http), password],
@@ -74,12 +76,6 @@ def running() -> Iterator[Running]:
             process.wait()
             if process.stdout is not None:
                 process.stdout.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 def _listens(port: int) -> bool:

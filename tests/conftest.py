@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NoReturn
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import NoReturn, TypeVar
 
 import psycopg
 import pytest
@@ -11,8 +13,7 @@ from hypothesis import HealthCheck, settings
 from tests.postgres_room import Room, a_room
 from tests.postgres_server import PACKAGE, NoServer, running
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+T = TypeVar("T")
 
 os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")  # tests call nobody
 
@@ -34,13 +35,13 @@ def postgres_dsn() -> Iterator[str]:
         yield given
         return
     server = running(os.environ.get("STACKROOM_TEST_POSTGRES_PACKAGE", PACKAGE))
-    try:
-        started = server.__enter__()
-    except NoServer as error:
+
+    def refuse(error: Exception) -> NoReturn:
         missing(f"no PostgreSQL for the tests ({error}); or name one of yours: STACKROOM_TEST_POSTGRES=postgresql://…")
-    _with_pgvector(started.dsn)
-    yield started.dsn
-    server.__exit__(None, None, None)
+
+    with started(server, NoServer, refuse) as found:
+        _with_pgvector(found.dsn)
+        yield found.dsn
 
 
 @pytest.fixture
@@ -54,6 +55,19 @@ def _with_pgvector(dsn: str) -> None:
     """Make the extension where every schema finds it, before a test makes it in a schema of its own."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
+
+
+@contextmanager
+def started(
+    server: AbstractContextManager[T], refusal: type[Exception], refuse: Callable[[Exception], NoReturn]
+) -> Iterator[T]:
+    """Hold a server up; `refuse` says what to do where none can be had."""
+    with ExitStack() as held:
+        try:
+            found = held.enter_context(server)
+        except refusal as error:
+            refuse(error)
+        yield found
 
 
 def missing(what: str) -> NoReturn:

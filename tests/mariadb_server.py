@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.ports import free_port
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -90,7 +92,7 @@ def running(*, durable: bool = False) -> Iterator[Server]:
     With `durable` it acknowledges what is on disk, as it does unless told otherwise.
     """
     with tempfile.TemporaryDirectory(prefix="stackroom-mariadb-", ignore_cleanup_errors=True) as made:
-        programs, data, port = _programs(Path(made)), Path(made) / "data", _free_port()
+        programs, data, port = _programs(Path(made)), Path(made) / "data", free_port()
         data.mkdir()
         _fill(programs, data)
         options = () if durable else _UNSAFE_BUT_QUICK
@@ -159,9 +161,3 @@ def _started(programs: _Programs, data: Path, port: int, settings: tuple[str, ..
         time.sleep(0.02)
     process.kill()
     raise NoMariadb("the server did not start")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NoReturn
 
 import neo4j
 import pytest
 from tests.arcade_server import NoServer, Running, running
-from tests.conftest import missing
+from tests.conftest import missing, started
 
 
 @pytest.fixture(scope="session")
 def bolt() -> Iterator[Running]:
-    server = running()
-    try:
-        started = server.__enter__()
-    except NoServer as error:
+    def refuse(error: Exception) -> NoReturn:
         missing(f"no server that speaks Bolt for the tests ({error})")
-    yield started
-    server.__exit__(None, None, None)
+
+    with started(running(), NoServer, refuse) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import uuid
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import psycopg
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
+from tests.conftest import started
 from tests.mariadb_server import NoMariadb, running
 
 from stackroom.stores import SqlStore
@@ -40,7 +41,8 @@ def plain_postgres(postgres_dsn: str) -> Iterator[sa.URL]:
     name = f"plain_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'".encode())
-        yield _url_of(postgres_dsn).set(database=name)
+    yield _url_of(postgres_dsn).set(database=name)
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:  # anew: tests of lost connections end others
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
@@ -77,13 +79,12 @@ def mariadb_server() -> Iterator[str]:
     if "://" in given:
         yield given
         return
-    server = running()
-    try:
-        started = server.__enter__()
-    except NoMariadb as error:
+
+    def refuse(error: Exception) -> NoReturn:
         pytest.skip(f"no MariaDB for the tests ({error}); or name one of yours: {ASKED}=mysql+pymysql://…")
-    yield started.url
-    server.__exit__(None, None, None)
+
+    with started(running(), NoMariadb, refuse) as found:
+        yield found.url
 
 
 @pytest.fixture
